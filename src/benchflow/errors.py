@@ -1,0 +1,90 @@
+"""One tree of errors. Each names the boundary that failed, so that blame is assigned once, where it happened.
+
+A score is only worth something when a failure of the machinery is never counted as a failure of the agent.
+Code that meets a failure raises the class of the boundary it stands at; nobody above re-classifies it.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+Boundary = Literal["config", "task", "sandbox", "agent", "model", "verifier", "benchflow"]
+
+
+class BenchflowError(Exception):
+    """Base of every error we raise on purpose; its text is fit to be shown to a user as it is.
+
+    `hint` says what to do about it. `retryable` says whether the same call may succeed later without
+    anything being changed.
+    """
+
+    boundary: ClassVar[Boundary] = "benchflow"
+    retryable: ClassVar[bool] = False
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}\n  fix: {self.hint}" if self.hint else self.message
+
+
+class ConfigError(BenchflowError):
+    """What the user asked for cannot be done as written: a key, a flag, a file, a missing credential."""
+
+    boundary = "config"
+
+
+class TaskError(BenchflowError):
+    """A task cannot be loaded, or its files contradict each other."""
+
+    boundary = "task"
+
+
+class SandboxError(BenchflowError):
+    """A sandbox failed to do what its protocol promises; says which backend, which sandbox and in which phase."""
+
+    boundary = "sandbox"
+    retryable = True
+
+    def __init__(
+        self, message: str, *, backend: str, sandbox: str = "", phase: str = "", hint: str | None = None
+    ) -> None:
+        where = " ".join(part for part in (backend, sandbox, phase) if part)
+        super().__init__(f"{where}: {message}", hint=hint)
+        self.backend = backend
+        self.sandbox = sandbox
+        self.phase = phase
+
+
+class SandboxUnavailable(SandboxError):
+    """The backend cannot work on this machine now: no daemon, no permission, no kernel feature."""
+
+    retryable = False
+
+
+class SandboxUnsupported(SandboxError):
+    """The backend lacks a capability that was asked for; known before anything starts."""
+
+    retryable = False
+
+
+class SandboxBuildError(SandboxError):
+    """An image could not be built or pulled; carries the failing step and the end of the build's output."""
+
+    retryable = False
+
+    def __init__(
+        self, message: str, *, backend: str, step: str = "", output: str = "", hint: str | None = None
+    ) -> None:
+        text = message if not step else f"{message}\n  step: {step}"
+        if output:
+            text += "\n" + "\n".join(f"  | {line}" for line in output.splitlines()[-20:])
+        super().__init__(text, backend=backend, phase="build", hint=hint)
+        self.step = step
+        self.output = output
+
+
+class SandboxGone(SandboxError):
+    """The sandbox vanished while it was in use: its container or its first process died under us."""

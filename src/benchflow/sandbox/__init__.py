@@ -1,0 +1,1 @@
+"""Where agents run: one protocol (`base`), one module per backend, one registry."""
