@@ -219,6 +219,10 @@ class Stream(Protocol):
         """
         ...
 
+    async def signal(self, number: int) -> None:
+        """Send a signal to the process itself, not to what it started. Does nothing after its exit."""
+        ...
+
     async def kill(self) -> None:
         """Kill the process and everything it started, and release the stream. Idempotent, also after exit."""
         ...
@@ -292,7 +296,10 @@ class Sandbox(Protocol):
         ...
 
     async def stop(self) -> None:
-        """Kill every process and remove everything. Idempotent, safe while other calls run (they end with SandboxGone)."""
+        """Kill every process and remove everything. Idempotent, and safe while other calls run.
+
+        Those other calls end with SandboxGone.
+        """
         ...
 
     async def exec(

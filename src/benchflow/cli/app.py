@@ -1,0 +1,96 @@
+"""The root of `bench`: a table of commands, each imported only when it is the one that runs.
+
+`bench --help`, `bench --version` and shell completion of the first word load nothing but typer.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+import benchflow
+from benchflow.cli.console import print_error
+from benchflow.errors import BenchflowError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "tasks": ("benchflow.cli.tasks", "Make, check and convert tasks."),
+    "sandbox": ("benchflow.cli.sandbox", "See what runs, and clean up what was left behind."),
+    "agent": ("benchflow.cli.agent", "List the registered agents and show one."),
+    "cleanup": ("benchflow.cli.cleanup", "Remove sandboxes whose owner died; with --images also caches."),
+    "doctor": ("benchflow.cli.doctor", "Say what this machine can run, and how to fix what it cannot."),
+}
+"""Command name -> (module with a typer `app`, one line of help)."""
+
+EXAMPLES = """
+Examples:
+
+\b
+  bench doctor                          what can this machine run?
+  bench tasks init my-task              scaffold a task
+  bench tasks check my-task             every problem at once
+  bench cleanup --dry-run               what did a crashed run leave?
+"""
+
+
+class LazyGroup(TyperGroup):
+    """Lists commands from the table; imports a command's module when it is about to run."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        name, command, rest = super().resolve_command(ctx, args)
+        if name in COMMANDS:
+            command = typer.main.get_command(importlib.import_module(COMMANDS[name][0]).app)
+        return name, command, rest
+
+
+app = typer.Typer(
+    cls=LazyGroup,
+    help="Run AI agents against benchmark tasks: any ACP agent, any model, any sandbox.",
+    epilog=EXAMPLES,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"benchflow {benchflow.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
+def _placeholder() -> Callable[[], None]:
+    return lambda: None
+
+
+for _name, (_, _help) in COMMANDS.items():
+    app.command(_name, help=_help)(_placeholder())
+
+
+def main() -> None:
+    """Entry point of `bench` and `benchflow`. A mistake of the user ends with a message, never with a traceback."""
+    try:
+        app()
+    except BenchflowError as error:
+        print_error(error)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,30 @@
+"""The public names are frozen: adding or removing one is a decision, made here."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import benchflow
+
+PUBLIC = {"ExecResult", "Sandbox", "__version__"}
+
+
+def test_public_names_are_exactly_these() -> None:
+    assert set(benchflow.__all__) == PUBLIC
+    assert dir(benchflow) == sorted(benchflow.__all__)
+
+
+def test_every_public_name_loads() -> None:
+    for name in benchflow.__all__:
+        assert getattr(benchflow, name) is not None
+
+
+def test_unknown_name_is_an_attribute_error() -> None:
+    assert not hasattr(benchflow, "nothing_of_the_kind")
+
+
+def test_import_is_cheap() -> None:
+    code = "import sys, benchflow; print([m for m in ('pydantic', 'aiohttp', 'typer', 'rich') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
