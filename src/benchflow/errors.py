@@ -88,3 +88,72 @@ class SandboxBuildError(SandboxError):
 
 class SandboxGone(SandboxError):
     """The sandbox vanished while it was in use: its container or its first process died under us."""
+
+
+class VerifierError(BenchflowError):
+    """The verifier did not score: no reward, an unreadable one, a time-out, a failed hardening step. Never a zero."""
+
+    boundary = "verifier"
+
+
+class VerifierTimeout(VerifierError):
+    """The verifier did not end within its time."""
+
+
+class AgentError(BenchflowError):
+    """The agent did not do its part: it could not be started, died, went silent or broke the protocol.
+
+    `stderr` is the end of what the agent wrote to its standard error, kept as evidence.
+    """
+
+    boundary = "agent"
+
+    def __init__(self, message: str, *, stderr: str = "", hint: str | None = None) -> None:
+        tail = "".join(f"\n  | {line}" for line in stderr.splitlines()[-20:])
+        super().__init__(message + tail, hint=hint)
+        self.stderr = stderr
+
+
+class ACPError(AgentError):
+    """The agent answered a request with an error, or with something the protocol does not allow.
+
+    `code` and `data` are the agent's own, where it gave them.
+    """
+
+    def __init__(
+        self, message: str, *, code: int | None = None, data: object = None, stderr: str = "", hint: str | None = None
+    ) -> None:
+        super().__init__(message, stderr=stderr, hint=hint)
+        self.code = code
+        self.data = data
+
+
+class AgentGone(AgentError, ConnectionError):
+    """The agent's process ended, or its pipe broke, while an answer was still owed. `exit_code` when it is known."""
+
+    retryable = True
+
+    def __init__(
+        self, message: str, *, exit_code: int | None = None, stderr: str = "", hint: str | None = None
+    ) -> None:
+        super().__init__(message, stderr=stderr, hint=hint)
+        self.exit_code = exit_code
+
+
+class AgentTimeout(AgentError, TimeoutError):
+    """The agent did not connect, did not end its turn, or sent nothing, for longer than it was given."""
+
+
+class AgentInstallError(AgentError):
+    """An agent's bundle could not be built: which agent, which command, and the end of what it printed."""
+
+
+class ModelError(BenchflowError):
+    """A model's provider refused or failed. `status` is its HTTP status, where there was one."""
+
+    boundary = "model"
+    retryable = True
+
+    def __init__(self, message: str, *, status: int | None = None, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.status = status

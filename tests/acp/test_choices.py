@@ -80,9 +80,9 @@ def test_an_agent_that_keeps_another_value_is_found_out() -> None:
 def test_permission_goes_by_kind_never_by_id() -> None:
     options = [
         {"optionId": "allow", "kind": "reject_once"},
-        {"optionId": "2", "kind": "allow_once"},
-        {"optionId": "reject", "kind": "allow_always"},
-        {"kind": "allow_always"},
+        {"optionId": "2", "kind": "allow_always"},
+        {"optionId": "reject", "kind": "allow_once"},
+        {"kind": "allow_once"},
         "junk",
     ]
     assert choose("allow", options) == "reject"

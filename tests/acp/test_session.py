@@ -235,7 +235,7 @@ async def test_an_error_reply_speaks_with_the_agents_words(run: Run) -> None:
     assert refused.value.hint
 
 
-@pytest.mark.parametrize(("policy", "option"), [("allow", "yy"), ("deny", "n")])
+@pytest.mark.parametrize(("policy", "option"), [("allow", "y"), ("deny", "n")])
 async def test_permission_is_answered_by_policy_and_recorded(run: Run, policy: str, option: str) -> None:
     async with run.agent("asking", permission=policy) as agent:
         await agent.prompt("hello")

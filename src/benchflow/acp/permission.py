@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 PermissionPolicy = Literal["allow", "deny"]
 
 _PREFERRED: dict[PermissionPolicy, tuple[str, ...]] = {
-    "allow": ("allow_always", "allow_once"),
+    # Once, because some agents write an answer for always into the workspace, which is what is being scored.
+    "allow": ("allow_once", "allow_always"),
     "deny": ("reject_once", "reject_always"),
 }
 

@@ -20,9 +20,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 COMMANDS: dict[str, tuple[str, str]] = {
+    "eval": ("benchflow.cli.eval", "Run an evaluation and look at what came out."),
+    "run": ("benchflow.cli.run", "Run one task: the short form of eval create."),
+    "view": ("benchflow.cli.view", "Read one rollout in the browser."),
     "tasks": ("benchflow.cli.tasks", "Make, check and convert tasks."),
     "sandbox": ("benchflow.cli.sandbox", "See what runs, and clean up what was left behind."),
     "agent": ("benchflow.cli.agent", "List the registered agents and show one."),
+    "agents": ("benchflow.cli.agents", "The short form of agent list."),
     "cleanup": ("benchflow.cli.cleanup", "Remove sandboxes whose owner died; with --images also caches."),
     "doctor": ("benchflow.cli.doctor", "Say what this machine can run, and how to fix what it cannot."),
 }
@@ -33,6 +37,7 @@ Examples:
 
 \b
   bench doctor                          what can this machine run?
+  bench eval create -t my-task -a oracle    run the task's own solution
   bench tasks init my-task              scaffold a task
   bench tasks check my-task             every problem at once
   bench cleanup --dry-run               what did a crashed run leave?
