@@ -6,9 +6,13 @@ so that a continuous-integration run can never be green by skipping.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
+import socket
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,11 +21,52 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
+ROOTFS = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "benchflow" / "test" / "bookworm.tar"
+"""A small Debian root file system, for sandboxes that are made from a folder."""
+
+
 def _missing_command(*names: str) -> str:
     return "" if any(shutil.which(name) for name in names) else f"no {' or '.join(names)} on PATH"
 
 
+def _missing_engine(host: str) -> str:
+    """Whether a Docker-compatible engine answers on this Unix socket."""
+    path = host.removeprefix("unix://")
+    try:
+        with socket.socket(socket.AF_UNIX) as client:
+            client.settimeout(10)
+            client.connect(path)
+            client.sendall(b"GET /_ping HTTP/1.0\r\n\r\n")
+            return "" if b" 200 " in client.recv(64) else f"the engine on {path} does not answer as it should"
+    except OSError as error:
+        return f"no engine answers on {path}: {error.strerror or error}"
+
+
+def _missing_local() -> str:
+    from benchflow.errors import SandboxUnavailable
+    from benchflow.sandbox.local.backend import LocalBackend
+
+    async def check() -> str:
+        backend = LocalBackend()
+        try:
+            await backend.check()
+        except SandboxUnavailable as error:
+            return error.message
+        finally:
+            await backend.close()
+        return ""
+
+    # In a thread of its own, because the event loop of this one belongs to the tests.
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, check()).result()
+
+
 PARTS: dict[str, Callable[[], str]] = {
+    "docker": lambda: _missing_engine(os.environ.get("DOCKER_HOST", "/var/run/docker.sock")),
+    "podman": lambda: _missing_engine("/run/podman/podman.sock"),
+    "local": _missing_local,
+    "rootfs": lambda: "" if ROOTFS.is_file() else f"no {ROOTFS} (scripts/docker-engine makes it)",
+    "buildah": lambda: _missing_command("buildah"),
     "git": lambda: _missing_command("git"),
     "node": lambda: _missing_command("node"),
     "browser": lambda: _missing_command("chromium"),

@@ -7,7 +7,13 @@ import sys
 
 import benchflow
 
-PUBLIC = {"ExecResult", "Sandbox", "__version__"}
+PUBLIC = {
+    *("SDK", "Agent", "Environment", "Runtime", "RuntimeConfig", "run"),
+    *("Rollout", "RolloutConfig", "RolloutResult", "Role", "Scene", "Turn"),
+    *("Sandbox", "ExecResult", "ACPError", "__version__"),
+    *("Rubric", "RewardFunc", "RewardEvent", "VerifyResult"),
+    *("TestRewardFunc", "StringMatchRewardFunc", "LLMJudgeRewardFunc"),
+}
 
 
 def test_public_names_are_exactly_these() -> None:

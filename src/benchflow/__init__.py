@@ -6,16 +6,58 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from benchflow.errors import ACPError
+    from benchflow.rollout.api import SDK, Agent, Environment, Runtime, RuntimeConfig, run
+    from benchflow.rollout.config import RolloutConfig
+    from benchflow.rollout.lifecycle import Rollout
+    from benchflow.rollout.result import RolloutResult
+    from benchflow.rollout.scene import Role, Scene, Turn
     from benchflow.sandbox.base import ExecResult, Sandbox
+    from benchflow.verify.base import RewardEvent, RewardFunc, VerifyResult
+    from benchflow.verify.judge import LLMJudgeRewardFunc
+    from benchflow.verify.rubric import Rubric, StringMatchRewardFunc, TestRewardFunc
 
 __version__ = "0.1.0"
 
-_HOME = {
-    "ExecResult": "benchflow.sandbox.base",
-    "Sandbox": "benchflow.sandbox.base",
+_ROOMS = {
+    "errors": ("ACPError",),
+    "rollout.api": ("SDK", "Agent", "Environment", "Runtime", "RuntimeConfig", "run"),
+    "rollout.config": ("RolloutConfig",),
+    "rollout.lifecycle": ("Rollout",),
+    "rollout.result": ("RolloutResult",),
+    "rollout.scene": ("Role", "Scene", "Turn"),
+    "sandbox.base": ("ExecResult", "Sandbox"),
+    "verify.base": ("RewardEvent", "RewardFunc", "VerifyResult"),
+    "verify.judge": ("LLMJudgeRewardFunc",),
+    "verify.rubric": ("Rubric", "StringMatchRewardFunc", "TestRewardFunc"),
 }
+_HOME = {name: f"benchflow.{room}" for room, names in _ROOMS.items() for name in names}
 
-__all__ = ["ExecResult", "Sandbox", "__version__"]
+__all__ = [
+    "SDK",
+    "ACPError",
+    "Agent",
+    "Environment",
+    "ExecResult",
+    "LLMJudgeRewardFunc",
+    "RewardEvent",
+    "RewardFunc",
+    "Role",
+    "Rollout",
+    "RolloutConfig",
+    "RolloutResult",
+    "Rubric",
+    "Runtime",
+    "RuntimeConfig",
+    "Sandbox",
+    "Scene",
+    "StringMatchRewardFunc",
+    "TestRewardFunc",
+    "Turn",
+    "VerifyResult",
+    "__version__",
+    "run",
+]
 
 
 def __getattr__(name: str) -> Any:

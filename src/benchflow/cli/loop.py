@@ -1,0 +1,43 @@
+"""Runs a command's coroutine so that Ctrl-C and a polite kill both clean up before the process ends."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+from benchflow.cli.console import print_error
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+INTERRUPTED = 130
+TERMINATED = 143
+
+
+def run(work: Coroutine[object, object, int]) -> int:
+    """The coroutine's exit code, or that of the signal which cancelled it; its clean-up has then run."""
+    stopped_by: list[int] = []
+
+    async def guarded() -> int:
+        task = asyncio.ensure_future(work)
+        loop = asyncio.get_running_loop()
+
+        def stop(number: int) -> None:
+            if not stopped_by:
+                sys.stderr.write("\ncleaning up; once more to stop waiting for it\n")
+            stopped_by.append(number)
+            task.cancel()
+
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, stop, number)
+        return await task
+
+    try:
+        return asyncio.run(guarded())
+    except asyncio.CancelledError:
+        if not stopped_by:
+            raise
+        print_error("interrupted" if stopped_by[0] == signal.SIGINT else "terminated")
+        return INTERRUPTED if stopped_by[0] == signal.SIGINT else TERMINATED

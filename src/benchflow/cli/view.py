@@ -1,0 +1,41 @@
+"""`bench view`: a rollout as a page, written as one file and served on loopback."""
+
+from __future__ import annotations
+
+import webbrowser
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from benchflow.cli.console import err_console
+from benchflow.view.load import page_of
+
+app = typer.Typer(
+    rich_markup_mode=None, pretty_exceptions_enable=False, context_settings={"help_option_names": ["-h", "--help"]}
+)
+
+
+@app.command(epilog="Example: bench view jobs/2026-01-01__10-00-00/write-a-file__1a2b3c4d")
+def view(
+    folder: Annotated[Path, typer.Argument(help="A rollout's folder.")],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write the page here and exit, instead of serving it.")
+    ] = None,
+    port: Annotated[int, typer.Option(help="Port on 127.0.0.1; 0 takes a free one.")] = 0,
+    open_browser: Annotated[bool, typer.Option("--open", help="Open it in the default browser.")] = False,
+) -> None:
+    """Show one rollout: what was asked, said and done, with its score. Read again at each reload."""
+    page = page_of(folder)
+    if output:
+        output.write_text(page, encoding="utf-8")
+        err_console().print(f"wrote {output}")
+        return
+    from benchflow.view.serve import serve
+
+    def announce(url: str) -> None:
+        err_console().print(f"serving {folder} at {url} (Ctrl-C ends it)")
+        if open_browser:
+            webbrowser.open(url)
+
+    serve(folder, port, announce)

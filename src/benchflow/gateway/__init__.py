@@ -1,0 +1,1 @@
+"""How an agent inside a sandbox reaches its model."""

@@ -1,0 +1,1 @@
+"""The wire dialects: one module for each, all behind `dialects.base.Dialect`."""

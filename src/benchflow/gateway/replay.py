@@ -1,0 +1,142 @@
+"""A recorded rollout's answers in the place of a provider.
+
+A request is answered with what the recording has for one of the same substance, each recorded answer once and in their
+order; the order between different requests does not matter, because agents ask for helpers at the same time. The first
+request that the recording does not have ends the replay, with the difference to what was expected. With `turns` the
+replay ends after that many turns of the conversation, and the provider itself goes on.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict, deque
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+from benchflow.errors import ConfigError
+from benchflow.gateway.alarm import Trip
+from benchflow.gateway.dialects.base import get
+from benchflow.gateway.ledger import read_exchanges
+from benchflow.gateway.refusal import Refusal
+from benchflow.gateway.substance import digest, first_difference, substance
+from benchflow.gateway.upstream import Reply
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable
+    from pathlib import Path
+
+    from benchflow.gateway.dialects.base import Json
+    from benchflow.gateway.upstream import Call
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Recorded:
+    """One recorded exchange: what was asked, in substance, and what was answered."""
+
+    asked: Json
+    is_turn: bool
+    status: int
+    answer: Json
+
+
+class Replayer:
+    """Stands in for a provider in one rollout (see `Gateway.admit`). `unused` counts answers nobody asked for yet."""
+
+    name = "replay"
+    free = True
+
+    def __init__(self, exchanges: Iterable[Json], *, turns: int | None = None) -> None:
+        self._turns = turns
+        self._given = 0
+        self._waiting: dict[str, deque[_Recorded]] = defaultdict(deque)
+        self._order: list[_Recorded] = []
+        for exchange in exchanges:
+            if (recorded := _read(exchange, any_model=turns is not None)) is not None:
+                self._order.append(recorded)
+                self._waiting[digest(recorded.asked)].append(recorded)
+
+    @classmethod
+    def from_file(cls, path: Path, *, turns: int | None = None) -> Self:
+        """The replay of a ledger. Raises ConfigError when there is nothing in it to replay."""
+        made = cls(read_exchanges(path), turns=turns)
+        if not made.unused:
+            raise ConfigError(f"{path}: no recorded answers of a model", hint="replay a rollout that used the gateway")
+        return made
+
+    @property
+    def unused(self) -> int:
+        return len(self._order)
+
+    @property
+    def finished(self) -> bool:
+        """Whether the provider itself goes on from here."""
+        return self._turns is not None and self._given >= self._turns
+
+    @asynccontextmanager
+    async def send(self, call: Call) -> AsyncIterator[Reply]:
+        """Answer from the recording. Raises Refusal that says how the request differs from what was recorded."""
+        recorded = self._take(call)
+        self._given += recorded.is_turn
+        if recorded.status >= 300 or not call.question.stream:
+            yield _reply(recorded.status, "application/json", json.dumps(recorded.answer).encode())
+        elif call.route.dialect.name == "gemini" and "alt=sse" not in call.query.split("&"):
+            yield _reply(recorded.status, "application/json", json.dumps([recorded.answer]).encode())
+        else:
+            events = [event.to_bytes() for event in call.route.dialect.unfold(recorded.answer)]
+            yield _reply(recorded.status, "text/event-stream", *events)
+
+    def _take(self, call: Call) -> _Recorded:
+        asked = _asked(
+            call.route.dialect.name,
+            call.route.operation,
+            "" if self._turns is not None else call.question.model,
+            call.question.document,
+        )
+        if found := self._waiting.get(digest(asked)):
+            recorded = found.popleft()
+            self._order.remove(recorded)
+            return recorded
+        if call.route.operation != "generate":
+            raise Refusal(404, "the recording does not have this request")
+        message = self._difference(asked)
+        raise Refusal(400, message, trip=Trip("replay", message))
+
+    def _difference(self, asked: Json) -> str:
+        """How a request that was not recorded differs from the one that was next."""
+        turn = _is_turn(asked["body"])
+        alike = [one for one in self._order if one.asked["operation"] == "generate"]
+        expected = next((one for one in alike if one.is_turn == turn), next(iter(alike), None))
+        if expected is None:
+            return "the replay has ended: the agent asks for more answers than were recorded"
+        number = self._given + 1
+        return f"the replay ends at turn {number}: {first_difference(expected.asked, asked)}"
+
+
+def _read(exchange: Json, *, any_model: bool) -> _Recorded | None:
+    """A recorded exchange that can be given again: one whose request and answer were kept whole."""
+    answer, body, status = get(exchange, "response", "body"), get(exchange, "request", "body"), exchange.get("status")
+    whole = exchange.get("ended") == "complete" and get(exchange, "response", "truncated") is not True
+    if not whole or not isinstance(answer, dict) or not isinstance(body, dict) or not isinstance(status, int):
+        return None
+    model = "" if any_model else exchange.get("model")
+    asked = _asked(exchange.get("dialect"), exchange.get("operation"), model, body)
+    return _Recorded(asked, _is_turn(asked["body"]), status, answer)
+
+
+def _asked(dialect: object, operation: object, model: object, body: Json) -> Json:
+    bare = {key: value for key, value in body.items() if key != "model"}
+    return {"dialect": dialect, "operation": operation, "model": model, "body": substance(bare)}
+
+
+def _is_turn(body: object) -> bool:
+    """Whether a request belongs to the conversation: those of helpers, for titles and the like, offer no tools."""
+    return bool(get(body, "tools"))
+
+
+def _reply(status: int, kind: str, *chunks: bytes) -> Reply:
+    async def given() -> AsyncIterator[bytes]:
+        for chunk in chunks:
+            yield chunk
+
+    return Reply(status, given(), (("content-type", kind),))

@@ -1,0 +1,97 @@
+"""What the host has left, and whether one more rollout fits.
+
+Sandboxes are limited, but what they are promised together may be more than there is. A rollout is admitted while the
+memory that is free now holds it together with those that were admitted a moment ago and have not taken theirs yet. One
+rollout always fits: a job never waits for room that nobody will give back.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections import deque
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchflow.job.retry import DISK_FLOOR_MB, disk_full
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from benchflow.job.retry import Halt
+
+RESERVE_MB = 512
+"""Memory that is left to everything else on the machine."""
+
+USUAL_MB = 256
+"""What a rollout is taken to need when its task sets no limit."""
+
+SETTLE_SECONDS = 20.0
+"""After so long a rollout has taken the memory it needs, and is counted by what is free."""
+
+MEMINFO = Path("/proc/meminfo")
+CGROUP = Path("/sys/fs/cgroup")
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """Memory (None where it cannot be told) and disk that are free now."""
+
+    memory_mb: int | None
+    disk_mb: int
+
+
+def look(folder: Path) -> Host:
+    """What is free: memory of this machine or of the container we are in, and disk where `folder` is."""
+    known = [free for free in (_machine_memory(), _container_memory()) if free is not None]
+    return Host(min(known, default=None), shutil.disk_usage(folder).free >> 20)
+
+
+def fits(host: Host, need_mb: int | None, unsettled_mb: int) -> bool:
+    """Whether a rollout that needs so much has room beside those that have not taken theirs yet."""
+    return host.memory_mb is None or host.memory_mb - unsettled_mb - RESERVE_MB >= (need_mb or USUAL_MB)
+
+
+class Admission:
+    """Remembers who was let in lately. `look` is how the host is asked."""
+
+    def __init__(self, look: Callable[[], Host], clock: Callable[[], float] = time.monotonic) -> None:
+        self._look = look
+        self._clock = clock
+        self._recent: deque[tuple[float, int]] = deque()
+
+    @property
+    def disk_mb(self) -> int:
+        return self._look().disk_mb
+
+    def problem(self) -> Halt | None:
+        """Why nothing more can be started at all."""
+        free = self.disk_mb
+        return disk_full(free) if free < DISK_FLOOR_MB else None
+
+    def admit(self, need_mb: int | None, *, alone: bool) -> bool:
+        """Whether a rollout may start now; if so it is counted. One that is alone always may."""
+        while self._recent and self._recent[0][0] <= self._clock() - SETTLE_SECONDS:
+            self._recent.popleft()
+        if not alone and not fits(self._look(), need_mb, sum(mb for _, mb in self._recent)):
+            return False
+        self._recent.append((self._clock(), need_mb or USUAL_MB))
+        return True
+
+
+def _machine_memory() -> int | None:
+    try:
+        lines = MEMINFO.read_text("ascii").splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) >> 10 for line in lines if line.startswith("MemAvailable:")), None)
+
+
+def _container_memory() -> int | None:
+    try:
+        limit = (CGROUP / "memory.max").read_text("ascii").strip()
+        used = (CGROUP / "memory.current").read_text("ascii")
+        return None if limit == "max" else (int(limit) - int(used)) >> 20
+    except (OSError, ValueError):
+        return None

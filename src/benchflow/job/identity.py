@@ -1,0 +1,76 @@
+"""Which measurement a rollout is: a digest of everything that changes what is measured, and of nothing else.
+
+Two rollouts of the same measurement are attempts at the same thing. The name and the content of the task (its verifier
+included), the agents with their versions, their models, prompts and scenes, the user they run as and the time they get
+all count. Concurrency, folders, names of jobs, retries, the sandbox that is chosen and the values of secrets do not.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from _typeshed import DataclassInstance
+
+    from benchflow.rollout.config import RolloutConfig
+    from benchflow.rollout.plan import Plan, Player
+    from benchflow.rollout.scene import Role, Scene
+
+DIGITS = 20
+"""Hexadecimal digits of a measurement's name; enough that no two of a billion are the same."""
+
+_SECRET = re.compile(r"key|token|secret|password|credential", re.IGNORECASE)
+
+
+def measurement_id(config: RolloutConfig, plan: Plan, task_digest: str) -> str:
+    """The name of the measurement that `config`, resolved to `plan`, makes on a task with that content."""
+    document = {
+        "task": [plan.task.name, task_digest],
+        "scenes": [_scene(scene, plan.players) for scene in config.scenes],
+        "sandbox_user": config.sandbox_user,
+        "agent_timeout": config.agent_timeout,
+        "agent_idle_timeout": config.agent_idle_timeout,
+        "agent_env": _env(config.agent_env),
+    }
+    text = json.dumps(document, sort_keys=True, default=_name)
+    return hashlib.sha256(text.encode()).hexdigest()[:DIGITS]
+
+
+def fields_of(value: DataclassInstance) -> dict[str, Any]:
+    """The fields of a dataclass with their values as they are."""
+    return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+
+
+def _scene(scene: Scene, players: Mapping[Role, Player]) -> dict[str, Any]:
+    roles = [_role(role, players.get(role)) for role in scene.roles]
+    return {**fields_of(scene), "roles": roles, "turns": [fields_of(turn) for turn in scene.turns]}
+
+
+def _role(role: Role, player: Player | None) -> dict[str, Any]:
+    """A role that has no turn is played by nobody, and counts by name alone."""
+    if player is None:
+        return {"name": role.name}
+    spec = player.spec
+    return {
+        **fields_of(role),
+        "agent": spec.ref,
+        "packages": [*spec.install.packages, *(spec.through.install.packages if spec.through else ())],
+        "command": list(spec.launch.command),
+        "env": _env(role.env),
+    }
+
+
+def _env(env: Mapping[str, str]) -> dict[str, str | None]:
+    """Variables by value, but those that look like secrets by name: another key measures the same."""
+    return {name: None if _SECRET.search(name) else value for name, value in env.items()}
+
+
+def _name(value: object) -> str:
+    """A function counts by its name, because its address is another in every process."""
+    return getattr(value, "__qualname__", None) or str(value)

@@ -1,0 +1,139 @@
+"""`summary.json`: how far a job is and what came out, replaced in one step while it runs and when it ends."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections import defaultdict
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Literal
+
+from benchflow.job.score import score
+from benchflow.job.store import SUMMARY
+from benchflow.rollout.store import write_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from benchflow.job.lock import JobLock
+    from benchflow.job.row import Row
+    from benchflow.job.score import Score
+
+State = Literal["running", "finished", "interrupted", "halted"]
+
+USAGE = ("input_tokens", "output_tokens", "cached_tokens", "cost_usd")
+
+REMEMBERED_JOBS = 20
+"""How many of the latest jobs beside this one are asked how long tasks took."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobResult:
+    """What came out of a job. `rollouts` are those that ended, one for each attempt."""
+
+    job_dir: Path
+    state: State
+    rollouts: Sequence[Row]
+    planned: int
+    message: str = ""
+
+    @property
+    def scores(self) -> Score:
+        """Passed, scored and lost, with the interval."""
+        return score(self.rollouts, self.planned)
+
+    @property
+    def passed(self) -> int:
+        return self.scores.passed
+
+    @property
+    def total(self) -> int:
+        """Every rollout that was asked for, whether it ended or not."""
+        return self.planned
+
+    @property
+    def score(self) -> float:
+        """The share that passed among the scored."""
+        return self.scores.share
+
+    @property
+    def usage(self) -> dict[str, float | None]:
+        return total_usage(self.rollouts)
+
+    @property
+    def errors(self) -> int:
+        """Rollouts that ended with an error, whether they were scored or not."""
+        return sum(row.error is not None for row in self.rollouts)
+
+    def to_json(self) -> dict[str, object]:
+        """What `--json` prints of a job."""
+        return {
+            "job_dir": str(self.job_dir),
+            "state": self.state,
+            "message": self.message,
+            "score": dataclasses.asdict(self.scores),
+            "usage": self.usage,
+            "rollouts": [row.to_json() for row in self.rollouts],
+        }
+
+
+def total_usage(rows: Iterable[Row]) -> dict[str, float | None]:
+    """Tokens and cost of all together. None where nobody said anything, which is not the same as zero."""
+    totals: dict[str, float | None] = dict.fromkeys(USAGE)
+    for row in rows:
+        for name in USAGE:
+            if (used := row.usage.get(name)) is not None:
+                totals[name] = (totals[name] or 0) + used
+    return totals
+
+
+def write_summary(lock: JobLock, result: JobResult) -> None:
+    seconds = task_seconds(result.rollouts)
+    document = {key: value for key, value in result.to_json().items() if key not in ("rollouts", "job_dir")}
+    document |= {
+        "name": lock.name,
+        "created_at": lock.created_at,
+        "updated_at": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        "ended": len(result.rollouts),
+        "errors": result.errors,
+        "agents": sorted({one.agent for one in lock.measurements}),
+        "models": sorted({one.model for one in lock.measurements if one.model}),
+        "tasks": len(lock.tasks),
+        "task_seconds": {task: round(took, 3) for task, took in seconds.items()},
+    }
+    write_json(result.job_dir / SUMMARY, document)
+
+
+def task_seconds(rows: Iterable[Row]) -> dict[str, float]:
+    """How long a rollout of each task took, on average."""
+    found: defaultdict[str, list[float]] = defaultdict(list)
+    for row in rows:
+        if row.scored:
+            found[row.task].append(row.seconds)
+    return {task: sum(took) / len(took) for task, took in found.items()}
+
+
+def remembered_seconds(jobs_dir: Path) -> dict[str, float]:
+    """How long tasks took in the latest jobs here, the newest word counting."""
+    found: dict[str, float] = {}
+    try:
+        files = sorted(jobs_dir.glob(f"*/{SUMMARY}"), key=lambda file: file.stat().st_mtime)[-REMEMBERED_JOBS:]
+    except OSError:
+        return {}
+    for file in files:
+        try:
+            known = json.loads(file.read_bytes())["task_seconds"]
+            found |= {str(task): float(took) for task, took in known.items()}
+        except (OSError, ValueError, LookupError, TypeError, AttributeError):
+            continue
+    return found
+
+
+def longest_first[T](items: Sequence[T], tasks: Sequence[str], seconds: Mapping[str, float]) -> list[T]:
+    """The items in the order of how long their tasks took, longest first; unknown ones as if they took the median."""
+    known = sorted(seconds[task] for task in tasks if task in seconds)
+    middle = known[len(known) // 2] if known else 0.0
+    order = sorted(range(len(items)), key=lambda i: -seconds.get(tasks[i], middle))
+    return [items[i] for i in order]

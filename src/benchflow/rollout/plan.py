@@ -1,0 +1,178 @@
+"""Everything that can be wrong is found before a sandbox starts: the plan of one rollout, or all of its problems.
+
+Resolving a plan reads the task, looks up the agents and their credentials and asks the backend what it can do. It
+starts nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchflow.agent.catalog import get_agent
+from benchflow.agent.credentials import Credentials, read_dotenv, resolve_credentials
+from benchflow.agent.launch import direct_endpoint
+from benchflow.errors import BenchflowError, ConfigError
+from benchflow.gateway.tunnel import is_loopback
+from benchflow.rollout.scene import Role, compile_steps
+from benchflow.rollout.world import agent_network, sandbox_spec
+from benchflow.sandbox.registry import choose_backend
+from benchflow.task.load import load_task
+from benchflow.task.needs import required_capabilities
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from benchflow.agent.launch import Endpoint
+    from benchflow.agent.spec import AgentSpec
+    from benchflow.rollout.config import RolloutConfig
+    from benchflow.rollout.scene import Step as Turn
+    from benchflow.sandbox.base import Backend, Capabilities
+    from benchflow.task.needs import Need
+    from benchflow.task.task import Step, Task
+
+
+@dataclass(frozen=True, slots=True)
+class Player:
+    """A role with the agent that plays it: who, on whose account, reached how."""
+
+    role: Role
+    spec: AgentSpec
+    credentials: Credentials
+    endpoint: Endpoint | None
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """One scored part of a task: the whole of it, or one of its steps."""
+
+    name: str
+    step: Step | None
+    turns: tuple[Turn, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What will run. `environ` is the host's environment with `.env` below it, for templates and credentials."""
+
+    task: Task
+    backend: Backend
+    backend_reason: str
+    capabilities: Capabilities
+    players: Mapping[Role, Player]
+    acts: tuple[Act, ...]
+    environ: Mapping[str, str]
+
+
+class CannotRun(ConfigError):
+    """Several things keep a rollout from running; `problems` holds each."""
+
+    def __init__(self, message: str, problems: Iterable[BenchflowError]) -> None:
+        super().__init__(message)
+        self.problems = tuple(problems)
+
+
+async def make_plan(config: RolloutConfig) -> Plan:
+    """Resolve everything. Raises TaskError when the task cannot be read, ConfigError with every other problem."""
+    task = load_task(config.task_path)
+    problems: list[BenchflowError] = []
+
+    def attempt[T](resolve: Callable[[], T]) -> T | None:
+        try:
+            return resolve()
+        except BenchflowError as error:
+            problems.append(error)
+            return None
+
+    dotenv = attempt(lambda: read_dotenv(Path.cwd())) or {}
+    environ = {**dotenv, **os.environ}
+    acts = attempt(lambda: _acts(task, config)) or ()
+    players = {
+        role: player
+        for role in {turn.role: None for act in acts for turn in act.turns}
+        if (player := attempt(lambda role=role: _player(role, dotenv)))  # type: ignore[misc]
+    }
+    attempt(lambda: sandbox_spec(task, name="plan", job="", environ=environ))
+    try:
+        backend, reason = await choose_backend(config.environment)
+        capabilities = await backend.check()
+        problems += _unsupported(task, capabilities, backend.name)
+    except BenchflowError as error:
+        problems.append(error)
+        backend = None
+    problems += _unreachable(task, players.values())
+    if problems or backend is None:
+        raise _all_at_once(task, problems)
+    return Plan(task, backend, reason, capabilities, players, acts, environ)
+
+
+def _acts(task: Task, config: RolloutConfig) -> tuple[Act, ...]:
+    prefix = task.config.agent.prompt_prefix
+    if not task.steps:
+        return (Act(task.short_name, None, tuple(compile_steps(config.scenes, _prompt(prefix, task.instruction)))),)
+    return tuple(
+        Act(step.name, step, tuple(compile_steps(config.scenes, _prompt(prefix, step.instruction))))
+        for step in task.steps
+    )
+
+
+def _prompt(prefix: str | None, instruction: str) -> str:
+    return f"{prefix}\n\n{instruction}" if prefix else instruction
+
+
+def _player(role: Role, dotenv: Mapping[str, str]) -> Player:
+    spec = get_agent(role.agent)
+    if spec.kind == "builtin":
+        return Player(role, spec, Credentials(), None)
+    credentials = resolve_credentials(spec, role.model, {**os.environ, **role.env}, Path.home(), dotenv)
+    return Player(role, spec, credentials, direct_endpoint(spec, credentials))
+
+
+_NEVER = {"windows", "tpu", "compose", "llm-judge", "skills", "prior-context", "memory-score"}
+"""What a task may ask for and this release cannot do yet, on any backend."""
+
+
+def _unsupported(task: Task, has: Capabilities, backend: str) -> list[BenchflowError]:
+    """What the task needs and this backend, or this release, lacks. Limits it cannot enforce are noted instead."""
+    faults: list[BenchflowError] = []
+    for need in required_capabilities(task):
+        lacking = (
+            need.capability in _NEVER
+            or (need.capability == "gpu" and not has.gpus)
+            or (need.capability in ("no-network", "allowlist") and need.capability not in has.network)
+            or (need.capability == "network-change" and _changes_between_turns(need))
+        )
+        if lacking:
+            who = "this release" if need.capability in _NEVER else f"the {backend} sandbox"
+            faults.append(ConfigError(f"{task.path}: {who} cannot do what the task needs: {need}"))
+    return faults
+
+
+def _changes_between_turns(need: Need) -> bool:
+    """Whether a network policy would have to change in a living sandbox: an agent's, from one step to the next."""
+    return need.where.startswith("steps") and ".agent." in need.where
+
+
+def _unreachable(task: Task, players: Iterable[Player]) -> list[BenchflowError]:
+    """An agent in a task without network cannot reach a model that is not on this machine."""
+    if agent_network(task).mode == "public":
+        return []
+    return [
+        ConfigError(
+            f"{task.path}: the task gives its agent no network, so {player.spec.name} cannot reach its model"
+            f" at {player.credentials.provider}",
+            hint="use a model that is served on this machine (http://127.0.0.1:...)",
+        )
+        for player in players
+        if player.spec.kind != "builtin"
+        and player.credentials.provider
+        and not (player.endpoint and is_loopback(player.endpoint.base_url))
+    ]
+
+
+def _all_at_once(task: Task, problems: list[BenchflowError]) -> BenchflowError:
+    if len(problems) == 1:
+        return problems[0]
+    return CannotRun(f"{task.path} cannot run:\n" + "\n".join(f"- {problem}" for problem in problems), problems)

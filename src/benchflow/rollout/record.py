@@ -1,0 +1,210 @@
+"""What is written of a rollout while it goes on: the one place that touches its folder.
+
+Every event is on disk as it happens; result.json is written last, by `finish`, and only then.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import time
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Protocol
+
+from benchflow.rollout.result import ErrorInfo, RolloutResult
+from benchflow.rollout.store import RolloutFolder
+from benchflow.task.env import resolve_env, resolve_text
+from benchflow.trajectory.reader import read_events
+from benchflow.trajectory.redact import Redactor
+from benchflow.trajectory.writer import TrajectoryWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from benchflow.rollout.config import RolloutConfig
+    from benchflow.rollout.plan import Act, Plan
+    from benchflow.rollout.scene import Role
+    from benchflow.sandbox.base import Sandbox
+    from benchflow.trajectory.events import Event
+    from benchflow.verify.base import VerifyResult
+
+_SECRET_NAME = re.compile(r"key|token|secret|password|credential", re.IGNORECASE)
+
+PHASES = ("environment_setup", "agent_setup", "agent_execution", "verifier")
+
+
+class Observer(Protocol):
+    """Whoever watches a rollout live, such as the terminal. Calls must return at once and not raise."""
+
+    def phase(self, name: str) -> None: ...
+
+    def event(self, event: Event) -> None: ...
+
+
+class Record:
+    """The folder, the trajectory and the result of one rollout."""
+
+    def __init__(self, config: RolloutConfig, plan: Plan, observer: Observer | None) -> None:
+        self.job = config.job_name or datetime.now().strftime("%Y-%m-%d__%H-%M-%S")  # noqa: DTZ005 - for the user's eyes
+        self.folder = RolloutFolder(config.jobs_dir / self.job, plan.task.name)
+        self.act_rewards: list[dict[str, float]] = []
+        self._plan = plan
+        self._observer = observer
+        self._phase = "setup"
+        self._began = time.monotonic()
+        secrets = [secret for player in plan.players.values() for secret in player.credentials.secrets]
+        secrets += [value for name, value in config.agent_env.items() if _SECRET_NAME.search(name)]
+        self._redactor = Redactor(secrets)
+        self._writer = TrajectoryWriter(self.folder.trajectory, secrets=secrets)
+        self._prompts: list[dict[str, object]] = []
+        players = list(plan.players.values())
+        self.result = RolloutResult(
+            task=plan.task.name,
+            agent="+".join(dict.fromkeys(player.spec.ref for player in players)),
+            model="+".join(dict.fromkeys(player.role.model for player in players if player.role.model)) or None,
+            rollout_dir=self.folder.path,
+            sandbox_user=config.sandbox_user if any(p.spec.kind != "builtin" for p in players) else None,
+            labels=dict(config.labels),
+            started_at=_now(),
+        )
+        self.folder.write("config.json", self._config_document(config))
+
+    def _config_document(self, config: RolloutConfig) -> dict[str, object]:
+        return {
+            "task": self._plan.task.name,
+            "task_path": str(config.task_path),
+            "agent": self.result.agent,
+            "model": self.result.model,
+            "environment": self._plan.backend.name,
+            "environment_reason": self._plan.backend_reason,
+            "sandbox_user": config.sandbox_user,
+            "sandbox_setup_timeout": config.sandbox_setup_timeout,
+            "agent_timeout": config.agent_timeout,
+            "agent_idle_timeout": config.agent_idle_timeout,
+            "agent_env": sorted(config.agent_env),
+            "scenes": [dataclasses.asdict(scene) for scene in config.scenes],
+            "players": {
+                player.role.name: {
+                    "agent": player.spec.ref,
+                    "version": player.spec.version,
+                    "model": player.role.model,
+                    "credential": player.credentials.source,
+                }
+                for player in self._plan.players.values()
+            },
+        }
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Time a phase; several visits add up. An error is attributed to the phase it came from."""
+        self._phase = name
+        if self._observer:
+            self._observer.phase(name)
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self.result.timing[name] = self.result.timing.get(name, 0.0) + time.monotonic() - began
+
+    def event(self, event: Event) -> None:
+        self._writer.append(event)
+        if self._observer:
+            self._observer.event(event)
+
+    def events(self) -> list[Event]:
+        """The trajectory so far."""
+        self._writer.flush()
+        return list(read_events(self.folder.trajectory))
+
+    def prompted(self, role: Role, prompt: str) -> None:
+        self._prompts.append({"scene_role": role.name, "agent": role.agent, "prompt": prompt, "at": _now()})
+        self.folder.write("prompts.json", self._redactor.value(self._prompts))
+
+    def used(self, usage: Mapping[str, int] | None) -> None:
+        """Add what an agent says it used."""
+        for theirs, ours in (
+            ("input_tokens", "input_tokens"),
+            ("output_tokens", "output_tokens"),
+            ("cached_read_tokens", "cached_tokens"),
+        ):
+            if usage and (count := usage.get(theirs)) is not None:
+                setattr(self.result.usage, ours, (getattr(self.result.usage, ours) or 0) + count)
+
+    def started(self, sandbox: Sandbox) -> None:
+        self.result.sandbox = sandbox.backend
+        self.result.notes += [note for note in sandbox.notes if note not in self.result.notes]
+
+    def note(self, text: str) -> None:
+        self.result.notes.append(self._redactor.text(text))
+
+    def failed(self, error: BaseException) -> None:
+        """Keep the first error: it is the cause, later ones are consequences."""
+        info = ErrorInfo.of(error, self._phase)
+        if self.result.error is None:
+            self.result.error = dataclasses.replace(info, message=self._redactor.text(info.message))
+        else:
+            self.note(f"{info.phase}: {info.message}")
+
+    def scored(self, act: Act, result: VerifyResult, remarks: Sequence[str]) -> None:
+        self.act_rewards.append(result.rewards)
+        self.result.verify_level = result.level
+        self.result.trusted = self.result.trusted and result.trusted
+        for remark in remarks:
+            self.note(remark)
+        if act.step:
+            self.result.steps.append({"name": act.name, "rewards": result.rewards, "level": result.level})
+
+    def act_folder(self, act: Act) -> Path:
+        """Where an act's verifier output and artifacts go: the rollout's folder, or steps/<name>."""
+        return self.folder.path / "steps" / act.name if act.step else self.folder.path
+
+    def scratch_folder(self) -> Path:
+        """A new folder for a verification between rounds."""
+        base = self.folder.path / "rounds"
+        number = len(list(base.iterdir())) if base.is_dir() else 0
+        return base / str(number)
+
+    def agent_log(self, agent: str, line: str) -> None:
+        with self.folder.agent_log(agent).open("a", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(self._redactor.text(line).rstrip("\n") + "\n")
+
+    def install_log(self, line: str) -> None:
+        with self.folder.install_log.open("a", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(line.rstrip("\n") + "\n")
+
+    build_log = install_log
+
+    def mcp_servers(self) -> list[dict[str, object]]:
+        """The task's MCP servers as the protocol has them. Raises ConfigError when a variable is not set."""
+        environ = self._plan.environ
+        found: list[dict[str, object]] = []
+        for server in self._plan.task.config.environment.mcp_servers:
+            if server.transport == "stdio":
+                env = resolve_env(server.env, environ, where=f"mcp_servers.{server.name}.env")
+                pairs = [{"name": name, "value": value} for name, value in env.items()]
+                found.append({"name": server.name, "command": server.command, "args": list(server.args), "env": pairs})
+            else:
+                headers = [
+                    {"name": name, "value": resolve_text(text, environ, where=f"mcp_servers.{server.name}.headers")}
+                    for name, text in server.headers.items()
+                ]
+                kind = "sse" if server.transport == "sse" else "http"
+                found.append({"type": kind, "name": server.name, "url": server.url, "headers": headers})
+        return found
+
+    def finish(self) -> None:
+        """Write timing.json and, last, result.json."""
+        self._writer.close()
+        result = self.result
+        result.n_tool_calls = self._writer.n_tool_calls
+        result.timing = {name: round(result.timing.get(name, 0.0), 4) for name in PHASES}
+        result.timing["total"] = round(time.monotonic() - self._began, 4)
+        result.finished_at = _now()
+        self.folder.write("timing.json", result.timing)
+        self.folder.write("result.json", self._redactor.value(result.to_json()))
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")

@@ -1,0 +1,193 @@
+"""The agents that are alive in one sandbox: one process and one session per role, opened at the role's first turn.
+
+`clear` ends them all; nothing of an agent's process outlives it but files. A server that an agent started as its
+solution may be spared until the verifier has asked it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Self
+
+from benchflow.acp.connect import connect_with_retry
+from benchflow.acp.session import SessionOptions
+from benchflow.agent.launch import LaunchPlan, plan_launch
+from benchflow.errors import AgentTimeout, SandboxError
+from benchflow.gateway.tunnel import is_loopback, open_tunnel
+from benchflow.rollout.account import write_home
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from types import TracebackType
+
+    from benchflow.acp.session import Session
+    from benchflow.agent.bundle import Bundle
+    from benchflow.rollout.account import Account
+    from benchflow.rollout.plan import Player
+    from benchflow.sandbox.base import Listener, Sandbox, Stream
+    from benchflow.trajectory.events import Event
+
+SERVICE_TIMEOUT = 120.0
+"""Seconds that a service which an agent needs beside it may take to listen."""
+
+SERVICE_LOOK = 0.2
+"""Seconds between looks whether it does. The kernel has no event for another process's socket."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What every agent on the stage shares: where it is, as whom, and where its words go."""
+
+    sandbox: Sandbox
+    account: Account
+    on_event: Callable[[Event], None]
+    log: Callable[[str, str], None]
+    mcp_servers: Sequence[Mapping[str, object]] = ()
+    env: Mapping[str, str] | None = None
+
+
+class Stage:
+    """Opens sessions on demand and ends them together."""
+
+    def __init__(self, around: Surroundings, bundles: Mapping[str, Bundle]) -> None:
+        self._around = around
+        self._bundles = bundles
+        self._sessions: dict[str, Session] = {}
+        self._streams: list[Stream] = []
+        self._tunnels: dict[str, tuple[str, Listener]] = {}
+
+    async def session(self, player: Player) -> Session:
+        """The role's session, opened now if this is its first turn since `clear`.
+
+        Raises AgentError and its kin when the agent cannot be reached, SandboxError when the sandbox fails.
+        """
+        name = player.role.name
+        if name not in self._sessions:
+            self._sessions[name] = await self._open(player)
+        return self._sessions[name]
+
+    async def clear(self, *, spare_children: bool = False) -> None:
+        """End every session. With `spare_children` only the agents themselves end, until `release`."""
+        sessions, self._sessions = list(self._sessions.values()), {}
+        for session in sessions:
+            await session.close()
+        if not spare_children:
+            await self.release()
+
+    async def release(self) -> None:
+        """Kill whatever the agents started, and close the ways to their models."""
+        streams, self._streams = self._streams, []
+        for stream in streams:
+            with suppress(SandboxError):
+                await stream.kill()
+        tunnels, self._tunnels = self._tunnels, {}
+        for _, listener in tunnels.values():
+            await listener.close()
+
+    async def _open(self, player: Player) -> Session:
+        around, spec = self._around, player.spec
+        bundle = self._bundles[player.role.agent]
+        plan = await self._plan(player, bundle)
+        files: dict[str, str | bytes] = dict(plan.files)
+        files |= {login.target: login.source.read_bytes() for login in player.credentials.files}
+        await write_home(around.sandbox, around.account, files)
+        path = ":".join([around.sandbox.env.get("PATH", "/usr/local/bin:/usr/bin:/bin"), *bundle.path_dirs])
+        env = {
+            **plan.env, "PATH": path, "HOME": around.account.home, **(around.env or {}), **player.role.env,
+        }  # fmt: skip
+        for command in plan.before:
+            await self._serve(command, plan.port, env)
+
+        async def start() -> Stream:
+            stream = await self._start(plan.argv, env)
+            return Leader(stream)
+
+        options = SessionOptions(
+            cwd=around.sandbox.workdir, user=around.account.user, env=env, mcp_servers=around.mcp_servers
+        )
+        session = await connect_with_retry(
+            start,
+            around.sandbox,
+            options,
+            on_event=around.on_event,
+            log=lambda line: around.log(player.role.agent, line),
+        )
+        try:
+            if plan.model and spec.session.model in ("config_option", "set_model"):
+                await session.set_model(plan.model, spec.session.model)
+            if spec.session.mode:
+                await session.set_mode(spec.session.mode)
+        except BaseException:
+            await session.close()
+            raise
+        return session
+
+    async def _plan(self, player: Player, bundle: Bundle) -> LaunchPlan:
+        endpoint = player.endpoint
+        if endpoint and is_loopback(endpoint.base_url):
+            if endpoint.base_url not in self._tunnels:
+                self._tunnels[endpoint.base_url] = await open_tunnel(self._around.sandbox, endpoint.base_url)
+            endpoint = replace(endpoint, base_url=self._tunnels[endpoint.base_url][0])
+        return plan_launch(
+            player.spec,
+            bundle,
+            model=player.role.model,
+            home=self._around.account.home,
+            workspace=self._around.sandbox.workdir,
+            endpoint=endpoint,
+            credentials=player.credentials,
+        )
+
+    async def _start(self, argv: Sequence[str], env: Mapping[str, str]) -> Stream:
+        around = self._around
+        stream = await around.sandbox.open(argv, user=around.account.user, env=env, cwd=around.sandbox.workdir)
+        self._streams.append(stream)
+        return stream
+
+    async def _serve(self, command: Sequence[str], port: int, env: Mapping[str, str]) -> None:
+        await self._start(["/bin/sh", "-c", '"$@" > /dev/null 2>&1', "sh", *command], env)
+        wanted = f":{port:04X} "
+        try:
+            async with asyncio.timeout(SERVICE_TIMEOUT):
+                while True:
+                    table = await self._around.sandbox.exec(["cat", "/proc/net/tcp", "/proc/net/tcp6"], cwd="/")
+                    if any(wanted in line and " 0A " in line for line in table.text.splitlines()):
+                        return
+                    await asyncio.sleep(SERVICE_LOOK)
+        except TimeoutError:
+            message = f"{command[0]} does not listen on port {port} after {SERVICE_TIMEOUT:g} s"
+            raise AgentTimeout(message) from None
+
+
+class Leader:
+    """A stream whose `kill` ends the process alone and spares what it started; the stage ends that later."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self.write = stream.write
+        self.close_stdin = stream.close_stdin
+        self.wait = stream.wait
+        self.signal = stream.signal
+
+    @property
+    def stdout(self) -> asyncio.StreamReader:
+        return self._stream.stdout
+
+    @property
+    def stderr(self) -> asyncio.StreamReader:
+        return self._stream.stderr
+
+    async def kill(self) -> None:
+        await self._stream.signal(signal.SIGKILL)
+        await self._stream.wait()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.kill()

@@ -1,0 +1,386 @@
+"""One sandbox: a container that does nothing by itself, commands run in it, and everything removed at the end.
+
+The container's name is the sandbox's id, chosen before anything is made, so that whatever a cancelled or failed start
+left can be removed by name. Creating is never abandoned half-way: a cancelled caller waits for the engine's answer,
+then what was made is removed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import posixpath
+import re
+import secrets
+from dataclasses import replace
+from typing import TYPE_CHECKING, Self
+
+import aiodocker
+
+from benchflow.errors import SandboxError, SandboxGone, SandboxUnsupported
+from benchflow.sandbox.archive import Item, listing
+from benchflow.sandbox.base import OUTPUT_LIMIT, STOP_TIMEOUT, Capabilities
+from benchflow.sandbox.docker import labels
+from benchflow.sandbox.docker.container import HOSTS, create_body
+from benchflow.sandbox.docker.engine import BACKEND
+from benchflow.sandbox.docker.far import Far
+from benchflow.sandbox.docker.image import Image
+from benchflow.sandbox.docker.inject import InjectedListener, bind_inside
+from benchflow.sandbox.docker.inside import Inside, ThroughKernel
+from benchflow.sandbox.docker.output import glance, run
+from benchflow.sandbox.docker.passwd import owner_ids
+from benchflow.sandbox.docker.place import Init, Place
+from benchflow.sandbox.docker.process import Process, launch
+from benchflow.sandbox.docker.settle import finished
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+    from types import TracebackType
+
+    from benchflow.sandbox.base import ConnectionHandler, ExecResult, FileData, Network, SandboxSpec
+    from benchflow.sandbox.docker.engine import Engine
+    from benchflow.sandbox.docker.home import Home
+
+GONE_POLL = 0.1
+"""Seconds between two looks at whether a container that another call removes is gone."""
+
+HELPER_TIMEOUT = 60.0
+"""Seconds that a small command of our own inside may take."""
+
+
+def new_id(name: str) -> str:
+    """A name for a container: recognisable, and unique on this machine."""
+    slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:32].strip("-")
+    return f"bf-{slug or 'sandbox'}-{secrets.token_hex(6)}"
+
+
+class DockerSandbox:
+    """See `benchflow.sandbox.base.Sandbox`. With `snapshot`, the image is a fork's own and goes with the sandbox."""
+
+    backend = BACKEND
+
+    def __init__(self, home: Home, spec: SandboxSpec, *, snapshot: Image | None = None, name: str = "") -> None:
+        self.id = name or new_id(spec.name)
+        self.notes: tuple[str, ...] = ()
+        self._home = home
+        self._spec = spec
+        self._snapshot = snapshot
+        self._image: Image | None = snapshot
+        self._place: Place | None = None
+        self._begun = False
+        self._stopping = False
+        self._changing = asyncio.Lock()
+        self._removal: asyncio.Task[None] | None = None
+        self._processes: set[Process] = set()
+        self._listeners: set[InjectedListener] = set()
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return self._home.capabilities or Capabilities()
+
+    @property
+    def workdir(self) -> str:
+        return self._spec.workdir or (self._image.workdir if self._image else "") or "/"
+
+    @property
+    def env(self) -> Mapping[str, str]:
+        return {**(self._image.env if self._image else {}), **self._spec.env}
+
+    # -- life ----------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        if self._begun or self._stopping:
+            raise self._error("it was started before", "start")
+        self._begun = True
+        self._home.live.add(self)
+        try:
+            engine = await self._home.engine()
+            self._home.check(self._spec)
+            self._check_mounts()
+            if self._image is None:
+                images = await self._home.images()
+                self._image = await images.ensure(
+                    self._spec.image, timeout=self._spec.build_timeout, log=self._spec.log
+                )
+            async with self._changing:
+                await self._bring_up(engine, self._image)
+        except BaseException:
+            await self.stop()
+            raise
+
+    def _check_mounts(self) -> None:
+        for mount in self._spec.mounts:
+            if not mount.source.exists():
+                raise self._error(f"{mount.source}, to be mounted at {mount.target}, does not exist", "start")
+
+    async def _bring_up(self, engine: Engine, image: Image) -> None:
+        marks = labels.of_sandbox(self.id, self._spec.owner)
+        body = create_body(self._spec, image.id, self.workdir, self.env, marks)
+        self._still_wanted()
+        async with engine.slot(self.id, "create"):
+            created = await finished(engine.docker.containers.create(body, name=self.id))
+        self._still_wanted()
+        async with engine.slot(self.id, "start"):
+            await created.start()
+            state = (await created.show())["State"]
+        if not state["Running"]:
+            raise SandboxError(
+                f"the container ended at once with exit code {state['ExitCode']}",
+                backend=BACKEND,
+                sandbox=self.id,
+                phase="start",
+                hint="the image needs `sh` and `sleep`",
+            )
+        self._still_wanted()
+        await self._settle_in(engine, created.id, int(state["Pid"]))
+
+    async def _settle_in(self, engine: Engine, container: str, first: int) -> None:
+        near = await asyncio.to_thread(self._home.near, container, first)
+        inside: Inside = ThroughKernel(near) if near else Far(engine, container, self._glance)
+        place = Place(engine, self.id, container, inside, Init(), lambda: self._stopping)
+        self._place = place
+        if self._home.init is None:
+            self._home.init = await _find_init(place)
+        self._place = replace(place, init=self._home.init)
+        if self._spec.network.mode == "no-network" and not engine.podman:
+            async with place.guard("start"):
+                hosts = HOSTS.format(name=container[:12]).encode()
+                await inside.put([Item("", "file", 0o644, hosts)], "/etc/hosts", (0, 0))
+
+    def _still_wanted(self) -> None:
+        if self._stopping:
+            raise self._gone("start")
+
+    async def stop(self) -> None:
+        self._stopping = True
+        if self._removal is None:
+            self._removal = asyncio.create_task(self._remove())
+        await finished(self._removal)
+
+    async def _remove(self) -> None:
+        try:
+            for listener in tuple(self._listeners):
+                await listener.close()
+            async with self._changing:
+                if self._begun:
+                    await self._remove_container()
+            for process in tuple(self._processes):
+                await process.release()
+        finally:
+            if self._place is not None and self._place.inside.near is not None:
+                self._place.inside.near.close()
+            self._home.live.discard(self)
+
+    async def _remove_container(self) -> None:
+        if self._home.capabilities is None:
+            return
+        engine = await self._home.engine()
+        async with engine.slot(self.id, "stop"):
+            try:
+                async with asyncio.timeout(STOP_TIMEOUT):
+                    await remove_container(engine, self.id)
+                    if self._snapshot is not None:
+                        await (await self._home.images()).remove_snapshot(self.id)
+            except TimeoutError:
+                raise self._error(f"not removed within {STOP_TIMEOUT:g} s; `bench cleanup` will", "stop") from None
+
+    async def __aenter__(self) -> Self:
+        if self._place is None:
+            await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    # -- commands ------------------------------------------------------------------------------------------
+
+    async def exec(
+        self,
+        command: str | Sequence[str],
+        *,
+        user: str | int | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+        stdin: bytes | None = None,
+        timeout: float | None = None,
+        output_limit: int = OUTPUT_LIMIT,
+    ) -> ExecResult:
+        process = await self._launch(command, user=user, env=env, cwd=cwd, stdin=stdin is not None)
+        return await run(process, stdin=stdin, timeout=timeout, limit=output_limit)
+
+    async def open(
+        self,
+        command: str | Sequence[str],
+        *,
+        user: str | int | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+    ) -> Process:
+        return await self._launch(command, user=user, env=env, cwd=cwd, stdin=True)
+
+    async def _launch(
+        self,
+        command: str | Sequence[str],
+        *,
+        user: str | int | None,
+        env: Mapping[str, str] | None,
+        cwd: str | None,
+        stdin: bool,
+    ) -> Process:
+        place = self._running("exec")
+        argv = ["sh", "-c", command] if isinstance(command, str) else list(command)
+        if not argv:
+            raise self._error("the command is empty", "exec")
+        assert self._image is not None
+        process = await launch(
+            place,
+            argv,
+            user=self._image.user if user is None else str(user),
+            env=env or {},
+            cwd=posixpath.join(self.workdir, cwd or ""),
+            stdin=stdin,
+        )
+        process.on_release = self._processes.discard
+        self._processes.add(process)
+        return process
+
+    async def _glance(self, argv: Sequence[str], user: str) -> ExecResult:
+        """Run a small command of our own, without the wrapping that those of users get."""
+        place = replace(self._running("helper"), init=Init())
+        return await glance(await launch(place, argv, user=user, env={}, cwd="/", stdin=False), HELPER_TIMEOUT)
+
+    async def kill_processes(self, *, keep: Sequence[int] = ()) -> None:
+        place = self._running("kill")
+        async with place.guard("kill"):
+            await place.inside.kill_all(keep)
+
+    # -- files ---------------------------------------------------------------------------------------------
+
+    async def put(
+        self, source: Path | Mapping[str, FileData | bytes], target: str, *, owner: str | int | None = None
+    ) -> None:
+        place = self._running("put")
+        try:
+            items = await asyncio.to_thread(listing, source)
+        except ValueError as error:
+            raise self._error(str(error), "put") from None
+        ids = await self._owner_ids(place, owner)
+        try:
+            async with place.guard("put", timeout=None):
+                await place.inside.put(items, self._absolute(target), ids)
+        except FileNotFoundError as error:
+            raise self._error(f"{target}: {error}", "put") from error
+
+    async def _owner_ids(self, place: Place, owner: str | int | None) -> tuple[int, int]:
+        if owner is None:
+            return 0, 0
+        try:
+            async with place.guard("put"):
+                passwd = await place.inside.read("/etc/passwd", OUTPUT_LIMIT)
+        except FileNotFoundError:
+            passwd = b""
+        if ids := owner_ids(passwd, owner):
+            return ids
+        raise self._error(f"there is no user {owner!r} inside", "put")
+
+    async def get(self, path: str, target: Path) -> None:
+        place = self._running("get")
+        async with place.guard("get", timeout=None):
+            await place.inside.get(self._absolute(path), target)
+
+    async def read(self, path: str, *, limit: int = OUTPUT_LIMIT) -> bytes:
+        place = self._running("read")
+        async with place.guard("read"):
+            return await place.inside.read(self._absolute(path), limit)
+
+    # -- forks and connections -----------------------------------------------------------------------------
+
+    async def fork(self, *, name: str | None = None, network: Network | None = None) -> DockerSandbox:
+        place = self._running("fork")
+        assert self._image is not None
+        spec = replace(self._spec, name=name or self._spec.name, network=network or self._spec.network)
+        images = await self._home.images()
+        own = new_id(spec.name)
+        snapshot = Image(images.fork_name(own), self.env, self._image.user, self.workdir)
+        fork = DockerSandbox(self._home, spec, snapshot=snapshot, name=own)
+        try:
+            async with place.engine.slots, place.guard("fork"):
+                await finished(images.snapshot(place.container, own))
+            await fork.start()
+        except BaseException:
+            await fork.give_up()
+            raise
+        return fork
+
+    async def give_up(self) -> None:
+        """Stop a fork that was not started, so that its snapshot goes too."""
+        self._begun = True
+        await self.stop()
+
+    async def listen(self, handler: ConnectionHandler, *, port: int = 0) -> InjectedListener:
+        place = self._running("listen")
+        near = place.inside.near
+        if near is None:
+            raise SandboxUnsupported(
+                "cannot listen inside: that needs root and an engine on this machine",
+                backend=BACKEND,
+                sandbox=self.id,
+                phase="listen",
+            )
+        async with place.guard("listen"):
+            listening = await asyncio.to_thread(bind_inside, near, port)
+            listener = InjectedListener(listening.getsockname()[1], handler, self._listeners.discard)
+            await listener.serve(listening)
+        self._listeners.add(listener)
+        if self._stopping:
+            await listener.close()
+            raise self._gone("listen")
+        return listener
+
+    # -- errors --------------------------------------------------------------------------------------------
+
+    def _running(self, phase: str) -> Place:
+        if self._stopping:
+            raise self._gone(phase)
+        if self._place is None:
+            raise self._error("it was not started", phase)
+        return self._place
+
+    def _absolute(self, path: str) -> str:
+        return posixpath.join(self.workdir, path)
+
+    def _error(self, message: str, phase: str) -> SandboxError:
+        return SandboxError(message, backend=BACKEND, sandbox=self.id, phase=phase)
+
+    def _gone(self, phase: str) -> SandboxError:
+        return SandboxGone("it was stopped", backend=BACKEND, sandbox=self.id, phase=phase)
+
+
+async def remove_container(engine: Engine, name: str) -> None:
+    """Kill and remove a container, and wait until it is gone. One that is not there is fine. Raises DockerError."""
+    container = engine.docker.containers.container(name)
+    while True:
+        try:
+            await container.delete(force=True, v=True)
+        except aiodocker.DockerError as error:
+            if error.status == 404:
+                return
+            if error.status != 409:
+                raise
+            # Somebody else is removing it.
+            await asyncio.sleep(GONE_POLL)
+        else:
+            return
+
+
+async def _find_init(place: Place) -> Init:
+    """Which init program the engine mounts into containers, and where."""
+    paths = ("/run/podman-init", "/dev/init") if place.engine.podman else ("/sbin/docker-init",)
+    for path in paths:
+        process = await launch(place, [path, "--version"], user="0", env={}, cwd="/", stdin=False)
+        result = await glance(process, HELPER_TIMEOUT)
+        if result.ok and result.stdout.startswith(b"tini version"):
+            return Init(path, "catatonit" if b"catatonit" in result.stdout else "tini")
+    return Init()

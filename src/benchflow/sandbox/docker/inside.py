@@ -1,0 +1,99 @@
+"""What a sandbox does inside its container apart from running commands: through the kernel, or through the engine.
+
+`Inside` is the seam. `Near` (this machine, as root) costs no engine call; `Far` works everywhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import suppress
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+    from pathlib import Path
+
+    from benchflow.sandbox.archive import Item
+    from benchflow.sandbox.docker.near import Near
+
+
+class Inside(Protocol):
+    """Raises, besides what each method says: ProcessLookupError when the container is gone, aiodocker.DockerError
+    when the engine fails, OSError otherwise."""
+
+    @property
+    def near(self) -> Near | None:
+        """The kernel's view, where there is one."""
+        ...
+
+    async def kill_marked(self, mark: str, user: str) -> None:
+        """Kill everything that the exec with this mark, which ran as `user`, started. Raises TimeoutError."""
+        ...
+
+    async def kill_all(self, keep: Collection[int]) -> None:
+        """Kill everything but the container's own processes and those in `keep`. Raises TimeoutError."""
+        ...
+
+    async def read(self, path: str, limit: int) -> bytes:
+        """The content of a regular file. Raises FileNotFoundError; ArchiveError for another kind or a longer one."""
+        ...
+
+    async def get(self, path: str, target: Path) -> None:
+        """Copy a file or folder to the host. Raises FileNotFoundError and ArchiveError."""
+        ...
+
+    async def put(self, items: Sequence[Item], target: str, owner: tuple[int, int]) -> None:
+        """Write `items` below `target`, or as `target`; folders that exist are left as they are."""
+        ...
+
+
+class ThroughKernel:
+    """`Near` without blocking the loop."""
+
+    def __init__(self, near: Near) -> None:
+        self.near = near
+
+    async def kill_marked(self, mark: str, user: str) -> None:  # noqa: ARG002  root sees every environment
+        await asyncio.to_thread(self.near.kill_marked, mark)
+
+    async def kill_all(self, keep: Collection[int]) -> None:
+        await asyncio.to_thread(self.near.kill_all, keep)
+
+    async def read(self, path: str, limit: int) -> bytes:
+        def work() -> bytes:
+            with self.near.files() as files:
+                return files.read(path, limit)
+
+        return await asyncio.to_thread(work)
+
+    async def get(self, path: str, target: Path) -> None:
+        def work() -> None:
+            with self.near.files() as files:
+                files.get(path, target)
+
+        await asyncio.to_thread(work)
+
+    async def put(self, items: Sequence[Item], target: str, owner: tuple[int, int]) -> None:
+        def work() -> None:
+            with self.near.files() as files:
+                files.put(items, target, owner)
+
+        await asyncio.to_thread(work)
+
+
+async def process_end(pid: int) -> None:
+    """Until the process `pid` of this machine has ended."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except OSError:
+        return
+    loop = asyncio.get_running_loop()
+    ended = asyncio.Event()
+    try:
+        loop.add_reader(descriptor, ended.set)
+        await ended.wait()
+    finally:
+        with suppress(ValueError):
+            loop.remove_reader(descriptor)
+        os.close(descriptor)

@@ -1,0 +1,26 @@
+"""Work that must come to its end although whoever asked for it was cancelled: creating, killing, removing."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+
+async def finished[T](work: Coroutine[object, object, T] | asyncio.Future[T]) -> T:
+    """Await `work` to its end. When the caller is cancelled meanwhile, that is raised only after the end."""
+    task = asyncio.ensure_future(work)
+    cancelled = False
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError:
+            cancelled = True
+    if cancelled:
+        if not task.cancelled():
+            # What it raised is of no use to a caller that has gone, but must not be reported as never retrieved.
+            task.exception()
+        raise asyncio.CancelledError
+    return task.result()

@@ -1,0 +1,266 @@
+"""The engine: starts boxes from stacked layers and forks them. One helper process does what needs the kernel.
+
+A fork shares what the original had written until then. The kernel does not allow a lower layer to change, so that
+layer is frozen first, in one of two ways:
+- Nobody but the first process runs (the agent was killed, say): the original is given a fresh writable layer over
+  all it had, and the fork another. Milliseconds, whatever has been written. Open files and mappings would stay on
+  the former root, which is why nobody may have any.
+- Something runs: it is brought to a halt, what was written since the last fork is copied for the new one, and it
+  goes on. The cost is that of the copy. This way is also taken once `MAX_FROZEN` layers have piled up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from benchflow.errors import SandboxError, SandboxUnavailable, SandboxUnsupported
+from benchflow.sandbox.local import network
+from benchflow.sandbox.local.box import Box
+from benchflow.sandbox.local.cgroups import PREFIX
+from benchflow.sandbox.local.channel import finish
+from benchflow.sandbox.local.helper import BACKEND, Helper
+from benchflow.sandbox.local.means import Means, Storage
+from benchflow.sandbox.local.spec import BoxSpec, new_id, slug
+from benchflow.sandbox.local.state import Process, Record, State, default_root, end, started
+from benchflow.sandbox.local.uppers import Stack, Upper
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from benchflow.sandbox.base import Network
+    from benchflow.sandbox.local.guest.messages import BoxRequest
+
+__all__ = ["Box", "BoxSpec", "Engine", "Storage"]
+
+START_TIMEOUT = 60.0
+"""Seconds that a box may take to start, once its image is there."""
+
+MAX_FROZEN = 64
+"""Layers frozen by forks that a box may stand on. The kernel allows 500, with the image's."""
+
+DEFAULT_TMPFS_MB = 4096
+"""Size of a box's writable layer in memory when no limit says otherwise."""
+
+
+class Engine:
+    """Starts boxes. Belongs to one event loop; the helper process starts on first use and dies with this one."""
+
+    def __init__(self, *, storage: Storage = "disk", root: Path | None = None) -> None:
+        self.state = State(root or default_root())
+        self._storage = storage
+        self._starting = asyncio.Lock()
+        self._helper: Helper | None = None
+        self.means = Means.here()
+        self._boxes: set[Box] = set()
+
+    async def flavor(self) -> str:
+        """`root`, or the user and the ids mapped for it. Layers made under one flavor are of no use to another, so
+        caches of layers are kept apart by it."""
+        return self.means.identity.flavor
+
+    async def start_box(self, spec: BoxSpec) -> Box:
+        """A new box. On any failure nothing is left. Raises SandboxUnavailable, SandboxError."""
+        upper = Upper.given(spec.upper) if spec.upper is not None else Upper.new(self.state.new_home())
+        tmpfs = 0
+        if self._storage == "tmpfs":
+            tmpfs = (spec.limits.storage_mb or DEFAULT_TMPFS_MB) << 20
+        return await self._start(self._named(spec), Stack(upper, [], spec.layers, tmpfs))
+
+    async def fork_box(self, box: Box, *, name: str, network: Network | None = None) -> Box:
+        """A new box with the files of another and none of its processes; see the module for how.
+
+        Raises SandboxGone, SandboxError, and SandboxUnsupported for a box with a given `upper`.
+        """
+        if box.stack.current.kept:
+            raise SandboxUnsupported(
+                "it writes a layer that was given to it", backend=BACKEND, sandbox=box.id, phase="fork"
+            )
+        spec = self._named(replace(box.spec, name=name, id="", hostname="", network=network or box.spec.network))
+        async with box.control.gate.hold():
+            if box.ended:
+                raise box.control.failure(None, "fork")
+            if not await finish(self._freeze(box)):
+                async with box.halted():
+                    return await self._start(spec, self._branch(box), copy=box.stack.current)
+        return await self._start(spec, self._branch(box))
+
+    def _branch(self, box: Box) -> Stack:
+        return box.stack.branch(Upper.new(self.state.new_home()))
+
+    async def _freeze(self, box: Box) -> bool:
+        """Freeze the writable layer of a box under a fresh one, if nothing but its first process runs."""
+        first = box.life.first
+        if box.control.gate.passing or len(box.stack.frozen) >= MAX_FROZEN or first is None:
+            return False
+        helper = await self._ready()
+        fresh = Upper.new(self.state.new_home())
+        request = box.stack.request_for(fresh, [box.stack.current, *box.stack.frozen])
+        try:
+            answer, _ = await helper.call("exchange", {"stack": request}, [first.handle])
+        except SandboxError:
+            await self._remove(helper, [fresh.home])
+            raise
+        if answer["busy"]:
+            await self._remove(helper, [fresh.home])
+            return False
+        box.stack.freeze(fresh)
+        return True
+
+    async def unpack(self, archive: Path, folder: Path) -> None:
+        """Extract a tar (plain or compressed) into a folder, which then is a layer: modes, links, devices as far as
+        they can be made, owners by number. Raises SandboxError."""
+        await (await self._ready()).call("unpack", {"archive": str(archive), "folder": str(folder)})
+
+    async def remove(self, *paths: Path) -> None:
+        """Remove trees that boxes made (an unprivileged user may not own what is in them). Absent ones are fine."""
+        await self._remove(await self._ready(), paths)
+
+    async def clear(self, records: Sequence[Record]) -> None:
+        """Remove what boxes left whose owner is dead, and boxes of ours or others' that are to go all the same."""
+        own = {box.id: box for box in self._boxes}
+        helper = await self._ready()
+        for record in records:
+            if record.id in own:
+                await own[record.id].stop()
+            else:
+                await self._clear(helper, record)
+
+    async def _clear(self, helper: Helper, record: Record) -> None:
+        await asyncio.to_thread(end, record)
+        await helper.call("clean", {"cgroups": record.cgroups, "trees": []})
+        self.state.remove(record.id)
+
+    async def sweep(self, *, older_than: float = 0.0) -> None:
+        """Remove what nobody has on record: layers and control groups whose owner is dead."""
+        await self._sweep(await self._ready(), older_than)
+
+    async def _sweep(self, helper: Helper, older_than: float = 0.0) -> None:
+        homes = [str(path) for path in self.state.stray_homes(older_than)]
+        groups = [str(path) for path in self.means.cgroups.groups() if _is_stray(path.name)]
+        if homes or groups:
+            await helper.call("clean", {"cgroups": groups, "trees": homes})
+
+    async def close(self) -> None:
+        """Stop every box and the helper."""
+        for box in self._boxes.copy():
+            await box.stop()
+        async with self._starting:
+            if self._helper is not None:
+                helper, self._helper = self._helper, None
+                await finish(helper.close())
+
+    # -- inside ----------------------------------------------------------------------------------------------
+
+    async def _ready(self) -> Helper:
+        async with self._starting:
+            if self._helper is not None and self._helper.alive:
+                return self._helper
+            if self._helper is not None:
+                await self._helper.close()
+            try:
+                self.state.prepare()
+            except OSError as error:
+                raise SandboxUnavailable(f"cannot keep boxes: {error}", backend=BACKEND) from error
+            self._helper = helper = await Helper.start(self.means.identity)
+            for record in self.state.records():
+                if not record.owner.alive:
+                    await self._clear(helper, record)
+            await self._sweep(helper)
+            return helper
+
+    def _named(self, spec: BoxSpec) -> BoxSpec:
+        return replace(spec, id=spec.id or new_id(spec.name), hostname=spec.hostname or slug(spec.name))
+
+    async def _start(self, spec: BoxSpec, stack: Stack, *, copy: Upper | None = None) -> Box:
+        helper = await self._ready()
+        means = self.means
+        own_network = spec.network.mode == "no-network" or not means.no_network
+        groups = means.cgroups.plan(f"{self.state.owner.tag}-{spec.id}", spec.limits)
+        request: BoxRequest = {
+            "stack": stack.request(copy=copy),
+            "cgroups": groups,
+            "own_network": own_network,
+            "mounts": [{"source": str(m.source), "target": m.target, "writable": m.writable} for m in spec.mounts],
+            "hostname": spec.hostname,
+            "files": network.box_files(spec.network, spec.hostname, own=own_network),
+            "folders": list(spec.folders),
+        }
+        try:
+            channel = await helper.ask("box", {**request})
+        except BaseException:
+            stack.release()
+            raise
+        freezer = groups[0]["path"] if means.cgroups.freezes else None
+        paths = tuple(group["path"] for group in groups)
+
+        async def clean(box: Box) -> None:
+            self._boxes.discard(box)
+            await (await self._ready()).call(
+                "clean", {"cgroups": paths, "trees": [str(path) for path in box.stack.release()]}
+            )
+            self.state.remove(spec.id)
+
+        box = Box(spec, stack, channel, helper=helper, freezer=freezer, clean=clean)
+        self._boxes.add(box)
+        try:
+            async with asyncio.timeout(START_TIMEOUT):
+                await box.life.begin()
+                if spec.network.mode != "no-network":
+                    await self._connect(box, helper, own=own_network)
+            self._record(box, paths)
+        except TimeoutError:
+            await box.stop()
+            raise SandboxError(
+                f"not up after {START_TIMEOUT:g} s", backend=BACKEND, sandbox=spec.id, phase="start"
+            ) from None
+        except BaseException:
+            await box.stop()
+            raise
+        finally:
+            box.life.drop_network()
+        return box
+
+    async def _connect(self, box: Box, helper: Helper, *, own: bool) -> None:
+        """Give a box the network it is to have."""
+        if not own:
+            box.notes = (f"the network is the host's own, its loopback included: {self.means.no_network}",)
+            return
+        first = box.life.first
+        assert first is not None
+        argv = network.pasta_command(network.host_resolvers())
+        reply = await helper.ask("network", {"argv": argv}, [first.handle, box.life.network])
+
+        async def wait_for_end() -> None:
+            while (await reply.receive())[0] is not None:
+                pass
+            reply.close()
+
+        box.attached.push_async_callback(wait_for_end)
+        answer, _ = await reply.receive()
+        if answer is None or "error" in answer:
+            raise SandboxError(
+                f"no network: {answer['error'] if answer else 'pasta was killed'}",
+                backend=BACKEND,
+                sandbox=box.id,
+                phase="start",
+            )
+
+    def _record(self, box: Box, groups: tuple[str, ...]) -> None:
+        first = box.life.first
+        assert first is not None
+        process = Process(first.pid, started(first.pid) or 0)
+        owner = box.spec.owner
+        self.state.write(Record(box.id, owner.job, owner.rollout, time.time(), self.state.owner, process, groups))
+
+    async def _remove(self, helper: Helper, paths: Sequence[Path]) -> None:
+        if paths:
+            await helper.call("clean", {"cgroups": [], "trees": [str(path) for path in paths]})
+
+
+def _is_stray(group: str) -> bool:
+    owner = Process.from_tag(group.removeprefix(PREFIX))
+    return owner is not None and not owner.alive

@@ -1,0 +1,189 @@
+"""Running a command: a keeper that holds the whole tree together, and the last steps before the program starts.
+
+The keeper adopts every orphan of the command's, so at any time the tree of the command is what is below the
+keeper, daemons included; that is what a time-out ends. When the command itself has ended the keeper says so, and
+then either ends what is left or leaves it to the first process of the box, as it is told.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import select
+import signal
+import stat
+from typing import TYPE_CHECKING, NoReturn
+
+from . import kernel, processes, programs, users, wire
+
+if TYPE_CHECKING:
+    import socket
+
+    from .messages import ExecRequest
+
+NOT_STARTED, NOT_FOUND = 126, 127
+KEEPER = "keeper"
+"""A keeper is named so in process lists, with the pid of its command behind it."""
+
+OPEN_FILES = 65536
+OOM_SCORE = "500"
+"""Raises the odds that the kernel, short of memory, ends a command before the processes that hold the box."""
+
+
+def keep(request: ExecRequest, leash: socket.socket, stdio: list[int], *, any_user: bool) -> None:
+    """Run the command to its end, or to the end of the leash; see ExecRequest. Called in a process of its own."""
+    wake = watch_children()
+    kernel.adopt_orphans()
+    leader = os.fork()
+    if leader == 0:
+        leash.close()
+        _start(request, stdio, any_user=any_user)
+    wire.close_all(stdio)
+    kernel.name_process(f"{KEEPER} {leader}")
+    killed, code = _await_leader(leader, leash, wake)
+    wire.send(leash, {"exit": code})
+    if not killed:
+        _let_go(leash, wake)
+
+
+def leader(keeper: int) -> int:
+    """The pid of the command that a keeper keeps; 0 when it has none yet or is gone."""
+    try:
+        with open(f"/proc/{keeper}/comm") as file:
+            return int(file.read().removeprefix(f"{KEEPER} "))
+    except (OSError, ValueError):
+        return 0
+
+
+def watch_children() -> int:
+    """A descriptor that becomes readable when a child ends."""
+    wake, trip = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(trip, warn_on_full_buffer=False)
+    return wake
+
+
+def clear(wake: int) -> None:
+    try:
+        os.read(wake, 4096)
+    except BlockingIOError:
+        return
+
+
+def _await_leader(leader: int, leash: socket.socket, wake: int) -> tuple[bool, int]:
+    """Whether the tree had to be ended, and the exit code of the command."""
+    killed = False
+    while True:
+        ended = processes.reap()
+        if leader in ended:
+            return killed, ended[leader]
+        if not _leash_moved(leash, wake):
+            continue
+        message, _ = wire.receive(leash)
+        if message is not None and "signal" in message:
+            processes.signal_each({leader}, message["signal"])
+        else:
+            killed = True
+            processes.end_tree()
+
+
+def _leash_moved(leash: socket.socket, wake: int) -> bool:
+    """Wait for a child to end or for the host to say something; whether it was the latter."""
+    ready, _, _ = select.select([leash.fileno(), wake], [], [])
+    if wake in ready:
+        clear(wake)
+    return leash.fileno() in ready
+
+
+def _let_go(leash: socket.socket, wake: int) -> None:
+    message: wire.Message | None = {"signal": 0}
+    pipes: list[int] = []
+    while message is not None and "signal" in message:
+        while not _leash_moved(leash, wake):
+            processes.reap()
+        message, pipes = wire.receive(leash)
+    if message is None or "release" not in message:
+        processes.end_tree()
+        return
+    leash.close()
+    _drain(set(pipes), wake)
+
+
+def _drain(pipes: set[int], wake: int) -> None:
+    """Read and forget what is written to pipes until they close, so that nobody dies of writing to them."""
+    while pipes:
+        ready, _, _ = select.select([*pipes, wake], [], [])
+        if wake in ready:
+            clear(wake)
+            processes.reap()
+        for pipe in pipes.intersection(ready):
+            if not os.read(pipe, 1 << 16):
+                os.close(pipe)
+                pipes.discard(pipe)
+
+
+def _start(request: ExecRequest, stdio: list[int], *, any_user: bool) -> NoReturn:
+    """Become the command. Any failure is a line on its stderr and the exit code a shell would give."""
+    code = NOT_STARTED
+    try:
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ):
+            signal.signal(number, signal.SIG_DFL)
+        os.setsid()
+        for place, descriptor in enumerate(stdio):
+            os.dup2(descriptor, place)
+        os.closerange(3, 1 << 20)
+        account = users.lookup(request["user"])
+        _own_pipes(account)
+        _lower_limits()
+        _become(account, any_user=any_user)
+        os.umask(0o022)
+        os.chdir(request["cwd"])
+        env = {"PATH": programs.PATH, "HOME": account.home, **request["env"]}
+        code = NOT_FOUND
+        os.execvpe(request["argv"][0], request["argv"], env)  # noqa: S606 - running a program is what this is for
+    except BaseException as error:  # noqa: BLE001 - a forked child must not return into its parent's code
+        if not isinstance(error, FileNotFoundError):
+            code = NOT_STARTED
+        _complain(error, request)
+    finally:
+        os._exit(code)
+
+
+def _complain(error: BaseException, request: ExecRequest) -> None:
+    what = f"cannot run {request['argv'][0]!r}" if request["argv"] else "empty command"
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    name = f": {error.filename!r}" if isinstance(error, OSError) and error.filename else ""
+    try:
+        os.write(2, f"{what}: {reason}{name}\n".encode(errors="replace"))
+    except OSError:
+        return
+
+
+def _own_pipes(account: users.Account) -> None:
+    """Let the command open /dev/stdout and its like again, whoever it runs as."""
+    for number in range(3):
+        if stat.S_ISFIFO(os.fstat(number).st_mode):
+            try:
+                os.fchown(number, account.uid, account.gid)
+            except OSError:
+                return
+
+
+def _lower_limits() -> None:
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    allowed = OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, allowed))
+    with open("/proc/self/oom_score_adj", "w") as file:
+        file.write(OOM_SCORE)
+
+
+def _become(account: users.Account, *, any_user: bool) -> None:
+    if not any_user:
+        if account.uid != 0:
+            raise users.UnknownUser(f"uid {account.uid} is not mapped here: every process in this box is root")
+        return
+    os.setgroups(account.groups)
+    os.setresgid(account.gid, account.gid, account.gid)
+    os.setresuid(account.uid, account.uid, account.uid)

@@ -1,0 +1,178 @@
+"""The requests that cross the wall, as plain JSON objects with descriptors beside them.
+
+Every request to the zygote or to a first process has `op` and carries a reply socket as its first descriptor;
+what else it carries stands with it here. The last reply is `{"ok": true}` plus what the operation adds, or
+`{"error": text, "errno": number}`; a reply socket that ends without one means that the process behind it died.
+"""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+
+class HelloRequest(TypedDict):
+    """The first message to the zygote. Descriptor: the compiled seccomp filter.
+
+    A zygote that is to have ranges of uids sends `{"unshared"}` before, and waits for any message: they are mapped by
+    then.
+    """
+
+    capabilities: int
+    any_user: bool
+
+
+class StackRequest(TypedDict):
+    """Layers and a writable folder over them.
+
+    `home` is the folder of `upper`, `work` and `empty` (a lower for a box without layers); with `tmpfs_bytes` a
+    tmpfs of that size is mounted there first, less what is used of the ones in `charged`. A folder in `copy` becomes
+    the content of `upper`.
+    """
+
+    layers: list[str]
+    home: str
+    upper: str
+    work: str
+    empty: str
+    tmpfs_bytes: int
+    charged: list[str]
+    copy: str
+
+
+class MountRequest(TypedDict):
+    source: str
+    target: str
+    writable: bool
+
+
+class CgroupRequest(TypedDict):
+    """A control group to make, and what to write into its files."""
+
+    path: str
+    settings: dict[str, str]
+
+
+class BoxRequest(TypedDict):
+    """`box`, to the zygote: start one. The reply socket stays, as the control socket of the box.
+
+    Replies: `{"pid"}` with a pidfd of the first process and its network namespace, then the last reply once it serves.
+    """
+
+    stack: StackRequest
+    cgroups: list[CgroupRequest]
+    own_network: bool
+    mounts: list[MountRequest]
+    hostname: str
+    files: dict[str, str]
+    """Small files laid over the image's, such as /etc/hosts: path -> content."""
+    folders: list[str]
+    """Folders made if they are missing."""
+
+
+class TreeRequest(TypedDict):
+    """`tree`, to the zygote: a detached copy of a host folder, read-only or not. Reply: its descriptor."""
+
+    path: str
+    writable: bool
+
+
+class ExchangeRequest(TypedDict):
+    """`exchange`, to the zygote: put a fresh upper over all a box has. Descriptor: pidfd of its first process.
+
+    Reply: `busy`, true when the box has other processes, and nothing was done.
+    """
+
+    stack: StackRequest
+
+
+class NetworkRequest(TypedDict):
+    """`network`, to the zygote: give a network to a box. Descriptors: pidfd of its first process, its namespace.
+
+    `argv` starts a program that puts itself into the background once the network is there; `{}` in it becomes the
+    number of the namespace's descriptor. The reply socket stays open for as long as the program runs.
+    """
+
+    argv: list[str]
+
+
+class CleanRequest(TypedDict):
+    """`clean`, to the zygote: remove control groups and trees, also from under their mounts. Absent ones are fine."""
+
+    cgroups: list[str]
+    trees: list[str]
+
+
+class ExecRequest(TypedDict):
+    """`exec`, to a first process: run a command. Descriptors: stdin, stdout, stderr.
+
+    The reply socket is the command's leash. The reply `{"exit": code}` says that the command itself has ended. The
+    message `{"signal": number}` sends a signal to the command itself, as long as it runs. The message
+    `{"release"}`, after that, lets what it started live on; it may bring read ends of pipes that somebody still
+    holds, to be drained until they close. Any other message, and the end of the socket, kills the whole tree; when
+    that is gone the other end closes too.
+    """
+
+    argv: list[str]
+    env: dict[str, str]
+    cwd: str
+    user: str
+
+
+class PutRequest(TypedDict):
+    """`put`, to a first process: copy in. Descriptor: a detached tree, a regular file, or all `files` in a row."""
+
+    kind: str
+    """`tree`, `file` or `data`."""
+    target: str
+    owner: str
+    mode: int
+    """For a file."""
+    files: list[tuple[str, int, int]]
+    """For data: path relative to the target, mode, size."""
+
+
+class GetRequest(TypedDict):
+    """`get`, to a first process: copy out. It first replies `{"kind": "file" | "tree", "mode"}`; the host answers
+    with a descriptor of a file to fill or of a detached, writable tree."""
+
+    path: str
+
+
+class ReadRequest(TypedDict):
+    """`read`, to a first process. Reply: a memory file with the content."""
+
+    path: str
+    limit: int
+
+
+class UnpackRequest(TypedDict):
+    """`unpack`, to the zygote: extract a tar into a folder."""
+
+    archive: str
+    folder: str
+
+
+class ListenRequest(TypedDict):
+    """`listen`, to a first process. Reply: `port`, and a descriptor of the listening socket."""
+
+    port: int
+
+
+class KillRequest(TypedDict):
+    """`kill`, to a first process: end all others but `keep`."""
+
+    keep: list[int]
+
+
+class Reply(TypedDict, total=False):
+    """Anything that comes back."""
+
+    ok: bool
+    error: str
+    errno: int
+    pid: int
+    exit: int
+    kind: str
+    mode: int
+    port: int
+    busy: bool

@@ -1,0 +1,88 @@
+"""Writable layers of boxes, and who still needs them.
+
+A layer is written by one box at a time; after a fork it is frozen and read by that box and by its forks, in any
+order of their ends. So each one counts its users and is removed with the last.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from benchflow.sandbox.local.guest.messages import StackRequest
+
+
+@dataclass(slots=True)
+class Upper:
+    """One writable layer below `home`. One that was given to us (`kept`) is not removed."""
+
+    home: Path
+    upper: Path
+    work: Path
+    kept: bool = False
+    users: int = 1
+
+    @classmethod
+    def new(cls, home: Path) -> Upper:
+        return cls(home, home / "upper", home / "work")
+
+    @classmethod
+    def given(cls, folder: Path) -> Upper:
+        """A layer in a folder of the caller's; its working folder lies beside it."""
+        work = folder.with_name(f"{folder.name}.work")
+        return cls(work, folder, work / "work", kept=True)
+
+    def release(self) -> list[Path]:
+        """One user less; what is to be removed now."""
+        self.users -= 1
+        return [self.home] if self.users == 0 else []
+
+
+@dataclass(slots=True)
+class Stack:
+    """All layers of one box: the one it writes, those frozen by forks (top first), and the image's."""
+
+    current: Upper
+    frozen: list[Upper]
+    image: tuple[Path, ...]
+    tmpfs_bytes: int = 0
+    """Size of what the box may write, in memory; 0 is on the disk and without bound."""
+
+    _released: bool = field(default=False, init=False)
+
+    def request(self, *, copy: Upper | None = None) -> StackRequest:
+        return self.request_for(self.current, self.frozen, copy=copy)
+
+    def request_for(self, upper: Upper, frozen: Sequence[Upper], *, copy: Upper | None = None) -> StackRequest:
+        return {
+            "layers": [*(str(layer.upper) for layer in frozen), *(str(layer) for layer in self.image)],
+            "home": str(upper.home),
+            "upper": str(upper.upper),
+            "work": str(upper.work),
+            "empty": str(upper.home / "empty"),
+            "tmpfs_bytes": 0 if upper.kept else self.tmpfs_bytes,
+            "charged": [str(layer.home) for layer in frozen],
+            "copy": str(copy.upper) if copy else "",
+        }
+
+    def freeze(self, fresh: Upper) -> None:
+        """The box writes `fresh` from now on, over all it had."""
+        self.frozen.insert(0, self.current)
+        self.current = fresh
+
+    def branch(self, fresh: Upper) -> Stack:
+        """Another box over the same frozen layers."""
+        for layer in self.frozen:
+            layer.users += 1
+        return Stack(fresh, self.frozen.copy(), self.image, self.tmpfs_bytes)
+
+    def release(self) -> list[Path]:
+        """The box is gone; what is to be removed with it."""
+        if self._released:
+            return []
+        self._released = True
+        return [path for layer in (self.current, *self.frozen) for path in layer.release()]

@@ -1,0 +1,103 @@
+"""Artifacts: what is kept of a sandbox, and how a separate verifier gets to see it.
+
+Collecting never fails a rollout: what cannot be had is written down in the manifest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from fnmatch import fnmatch
+from pathlib import PurePosixPath
+from shutil import rmtree
+from typing import TYPE_CHECKING, Literal
+
+from benchflow.errors import SandboxError, SandboxGone
+from benchflow.task.artifacts import Artifact
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from benchflow.sandbox.base import Sandbox
+    from benchflow.task.verifier import CollectHook
+
+PUBLISHED = "/logs/artifacts"
+"""The folder that is always collected, unless an entry names it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """One line of manifest.json. `destination` is relative to the artifacts folder."""
+
+    source: str
+    destination: str
+    type: Literal["file", "directory"]
+    status: Literal["ok", "failed", "empty", "skipped"]
+    service: str | None = None
+    exclude: tuple[str, ...] | None = None
+
+
+async def run_hooks(sandbox: Sandbox, hooks: Iterable[CollectHook]) -> list[str]:
+    """Run the collect hooks; returns what went wrong, in words. A failing hook is noted, not fatal."""
+    faults = []
+    for hook in hooks:
+        ended = await sandbox.exec(hook.command, user=hook.user, timeout=hook.timeout_sec)
+        if not ended.ok:
+            how = "timed out" if ended.timed_out else f"exited {ended.exit_code}"
+            faults.append(f"the collect hook {hook.command!r} {how}")
+    return faults
+
+
+async def collect(sandbox: Sandbox, artifacts: Sequence[Artifact], folder: Path) -> list[Collected]:
+    """Copy the artifacts below `folder`; of two entries that overlap the first wins."""
+    entries = list(artifacts)
+    if not any(entry.source.rstrip("/") == PUBLISHED for entry in entries):
+        entries.insert(0, Artifact(source=PUBLISHED))
+    manifest: list[Collected] = []
+    for entry in entries:
+        claimed = [PurePosixPath(done.destination) for done in manifest if done.status == "ok"]
+        manifest.append(await _collect_one(sandbox, entry, folder, claimed))
+    return manifest
+
+
+async def _collect_one(sandbox: Sandbox, entry: Artifact, folder: Path, claimed: list[PurePosixPath]) -> Collected:
+    place = PurePosixPath(entry.claims or "root")
+    source = entry.source if entry.source.startswith("/") else f"{sandbox.workdir.rstrip('/')}/{entry.source}"
+    row = Collected(entry.source, str(place), "file", "failed", entry.service, entry.exclude or None)
+    if any(place.is_relative_to(other) or other.is_relative_to(place) for other in claimed):
+        return _with(row, status="skipped")
+    target = folder / place
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        await sandbox.get(source, target)
+    except SandboxGone:
+        raise
+    except (FileNotFoundError, SandboxError):
+        return _with(row, status="empty" if entry.source == PUBLISHED else "failed")
+    if target.is_dir():
+        _leave_out(target, entry.exclude)
+        return _with(row, type="directory", status="ok" if any(target.iterdir()) else "empty")
+    return _with(row, status="ok")
+
+
+def _with(row: Collected, **changes: str) -> Collected:
+    return Collected(**{**asdict(row), **changes})
+
+
+def _leave_out(folder: Path, patterns: Sequence[str]) -> None:
+    """Remove what matches an exclude pattern, by name or by path below the folder."""
+    for path in sorted(folder.rglob("*"), reverse=True):
+        relative = path.relative_to(folder).as_posix()
+        if any(fnmatch(path.name, pattern) or fnmatch(relative, pattern) for pattern in patterns):
+            if path.is_dir() and not path.is_symlink():
+                rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+
+
+async def restore(sandbox: Sandbox, manifest: Iterable[Collected], folder: Path) -> None:
+    """Put collected artifacts where they came from, in another sandbox."""
+    for row in manifest:
+        if row.status == "ok":
+            source = row.source if row.source.startswith("/") else f"{sandbox.workdir.rstrip('/')}/{row.source}"
+            await sandbox.put(folder / row.destination, source)

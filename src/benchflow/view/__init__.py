@@ -1,0 +1,1 @@
+"""Looking at results: one rollout as a single HTML file that opens anywhere."""

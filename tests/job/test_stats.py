@@ -1,0 +1,114 @@
+"""The statistics against scipy, against counting by hand, and by simulation."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats as scipy_stats
+
+from benchflow.job.stats import (
+    clustered_interval,
+    effective_trials,
+    mean_interval,
+    pass_at_k,
+    pass_hat_k,
+    sign_test,
+    t_quantile,
+    wilson,
+)
+
+counts = st.integers(1, 500).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n)))
+clusters = st.lists(st.integers(1, 8).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))), max_size=30)
+
+
+@given(counts)
+@settings(deadline=None)
+def test_wilson_is_scipys(case: tuple[int, int]) -> None:
+    expected = scipy_stats.binomtest(*case).proportion_ci(0.95, method="wilson")
+    assert wilson(case[0] / case[1], case[1]) == pytest.approx((expected.low, expected.high), abs=1e-12)
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=60))
+@settings(deadline=None)
+def test_one_attempt_each_is_plain_wilson(passes: list[bool]) -> None:
+    expected = scipy_stats.binomtest(sum(passes), len(passes)).proportion_ci(0.95, method="wilson")
+    interval = clustered_interval([(int(passed), 1) for passed in passes])
+    assert interval == pytest.approx((expected.low, expected.high), abs=1e-12)
+
+
+@given(clusters)
+@settings(deadline=None)
+def test_the_interval_holds_the_share_and_is_never_narrower_than_if_attempts_were_tasks(
+    found: list[tuple[int, int]],
+) -> None:
+    low, high = clustered_interval(found)
+    n = sum(t for _, t in found)
+    assert 0 <= low <= high <= 1
+    if n:
+        share = sum(s for s, _ in found) / n
+        plain_low, plain_high = wilson(share, n)
+        assert low - 1e-9 <= share <= high + 1e-9
+        assert high - low >= plain_high - plain_low - 1e-9
+        assert effective_trials(found) <= n
+
+
+def test_attempts_that_always_agree_count_as_one() -> None:
+    tasks = [(4, 4)] * 10 + [(0, 4)] * 10
+    assert effective_trials(tasks) == pytest.approx(20, rel=0.06)
+    assert effective_trials([(0, 5)] * 10) == 10
+
+
+def test_the_clustered_interval_covers_the_truth() -> None:
+    """Tasks of very different difficulty, 4 attempts each: the interval for the mean difficulty covers 95 % of them."""
+    rng = np.random.default_rng(7)
+    covered = plain = 0
+    rounds = 2000
+    for _ in range(rounds):
+        chances = rng.beta(0.5, 0.5, size=40)
+        found = [(int(rng.binomial(4, chance)), 4) for chance in chances]
+        low, high = clustered_interval(found)
+        covered += low <= 0.5 <= high
+        low, high = wilson(sum(s for s, _ in found) / 160, 160)
+        plain += low <= 0.5 <= high
+    assert covered / rounds > 0.93
+    assert plain / rounds < 0.85
+
+
+@given(st.integers(1, 9).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n), st.integers(1, n))))
+@settings(deadline=None)
+def test_pass_at_k_counts_every_choice(case: tuple[int, int, int]) -> None:
+    passed, n, k = case
+    outcomes = [1] * passed + [0] * (n - passed)
+    choices = list(itertools.combinations(outcomes, k))
+    assert pass_at_k(n, passed, k) == pytest.approx(np.mean([any(choice) for choice in choices]))
+    assert pass_hat_k(n, passed, k) == pytest.approx(np.mean([all(choice) for choice in choices]))
+
+
+@given(st.integers(0, 200), st.integers(0, 200))
+@settings(deadline=None)
+def test_the_sign_test_is_the_exact_binomial_test(wins: int, losses: int) -> None:
+    expected = scipy_stats.binomtest(wins, wins + losses, 0.5).pvalue if wins + losses else 1.0
+    assert sign_test(wins, losses) == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("df", [*range(1, 60), 99, 100, 500, 1999, 2000, 10_000])
+def test_t_quantiles_are_scipys(df: int) -> None:
+    assert t_quantile(df) == pytest.approx(scipy_stats.t.ppf(0.975, df), rel=1e-9 if df < 2000 else 1e-3)
+
+
+@given(st.lists(st.floats(-10, 10), min_size=2, max_size=40))
+@settings(deadline=None)
+def test_the_interval_of_a_mean_is_scipys(values: list[float]) -> None:
+    interval = mean_interval(values)
+    error = np.std(values, ddof=1) / math.sqrt(len(values))
+    low, high = scipy_stats.t.interval(0.95, len(values) - 1, np.mean(values), error) if error else (values[0],) * 2
+    assert interval == pytest.approx((low, high), abs=1e-6)
+
+
+def test_one_value_has_no_interval() -> None:
+    assert mean_interval([1.0]) is None

@@ -1,0 +1,102 @@
+"""A rollout from YAML: the same config as from Python, and every mistake named."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchflow.errors import ConfigError
+from benchflow.rollout.scene import Role, Scene, Turn
+from benchflow.rollout.yaml_config import rollout_config_from_yaml
+from benchflow.trial_yaml import trial_config_from_yaml
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+REVIEW = """
+task_path: tasks/x
+environment: local
+sandbox_user: null
+agent_timeout: 60
+agent_env: {DEBUG: "1"}
+scenes:
+  - name: review
+    roles:
+      - {name: coder, agent: gemini, model: flash}
+      - {name: reviewer, agent: claude}
+    turns:
+      - role: coder
+      - role: reviewer
+        prompt: look
+"""
+
+
+def write(folder: Path, text: str) -> Path:
+    file = folder / "rollout.yaml"
+    file.write_text(text)
+    return file
+
+
+def test_scenes(tmp_path: Path) -> None:
+    config = trial_config_from_yaml(write(tmp_path, REVIEW))
+    assert config.scenes == [
+        Scene(
+            [Role("coder", "gemini", "flash"), Role("reviewer", "claude")],
+            [Turn("coder"), Turn("reviewer", "look")],
+            "review",
+        )
+    ]
+    assert (config.environment, config.sandbox_user, config.agent_timeout) == ("local", None, 60)
+    assert config.agent_env == {"DEBUG": "1"}
+    assert config.task_path == tmp_path / "tasks/x"
+
+
+def test_short_form(tmp_path: Path) -> None:
+    text = "task: t\nagent: codex\nmodel: gpt\nprompts: [null, check it]\n"
+    config = rollout_config_from_yaml(str(write(tmp_path, text)))
+    assert config.scenes == [Scene.single("codex", "gpt", prompts=[None, "check it"])]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "a table is expected"),
+        ("- 1", "a table is expected"),
+        ("a: [", "not valid YAML"),
+        ("agent: x", "exactly one of task_path and task"),
+        ("task: a\ntask_path: b\nagent: x", "exactly one"),
+        ("task: a", "agent: text is expected"),
+        ("task: a\nagent: x\nscens: []", "did you mean 'scenes'"),
+        ("task: a\nagent: x\nscenes: [{}]", "exclude each other"),
+        ("task: a\nscenes: []", "at least one entry"),
+        ("task: a\nscenes: [{roles: [{name: a, agent: b, modle: c}], turns: [{role: a}]}]", "did you mean 'model'"),
+        ("task: a\nscenes: [{roles: [{name: a}], turns: [{role: a}]}]", r"roles\[0\].agent: text is expected"),
+        ("task: a\nagent: x\nagent_env: {A: 1}", "put numbers in quotes"),
+        ("task: a\nagent: x\nsandbox_setup_timeout: soon", "wrong type"),
+        ("task: a\nagent: x\nsandbox_setup_timeout: true", "wrong type"),
+    ],
+)
+def test_mistakes(tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        rollout_config_from_yaml(write(tmp_path, text))
+
+
+def test_missing_file_and_wrong_encoding(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be read"):
+        rollout_config_from_yaml(tmp_path / "none.yaml")
+    (tmp_path / "latin.yaml").write_bytes(b"task: \xff")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        rollout_config_from_yaml(tmp_path / "latin.yaml")
+
+
+@given(text=st.text(max_size=200))
+@settings(deadline=None)
+def test_any_text_gives_a_config_or_a_config_error(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
+    file = tmp_path_factory.mktemp("fuzz") / "x.yaml"
+    file.write_text(text, encoding="utf-8", errors="surrogatepass")
+    with suppress(ConfigError):
+        rollout_config_from_yaml(file)
