@@ -49,6 +49,11 @@ class EngineContract(SandboxContract):
     def image(cls) -> ImageSource:
         return ImageRef(BASE_IMAGE)
 
+    @pytest.fixture(scope="class")
+    @classmethod
+    def base_name(cls) -> str | None:
+        return BASE_IMAGE
+
     @classmethod
     async def extras(cls, backend: Backend, record: Record) -> frozenset[str]:
         """Images behind forks, which carry the fork's id in their names."""
@@ -79,14 +84,21 @@ class TestLocal(SandboxContract):
     async def backend(cls) -> AsyncIterator[Backend]:
         from benchflow.sandbox.local.backend import LocalBackend
 
-        backend = LocalBackend()
-        yield backend
-        await backend.close()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("BENCHFLOW_LOCAL_BASE", str(unpacked_base()))
+            backend = LocalBackend()
+            yield backend
+            await backend.close()
 
     @pytest.fixture(scope="class")
     @classmethod
     def image(cls) -> ImageSource:
         return RootFolder(unpacked_base())
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def base_name(cls) -> str | None:
+        return BASE_IMAGE
 
     @pytest.fixture(scope="class")
     @classmethod

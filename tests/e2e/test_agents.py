@@ -14,7 +14,7 @@ import pytest
 import benchflow as bf
 from benchflow.rollout.config import RolloutConfig
 from benchflow.rollout.scene import Scene
-from benchflow.sandbox.registry import get_backend
+from benchflow.sandbox.registry import backends_in_use, get_backend
 from benchflow.testing.model_server import ModelServer, Run, Say
 
 TASK = Path(__file__).parents[2] / "examples" / "tasks" / "write-a-file"
@@ -79,7 +79,8 @@ def check(result: bf.RolloutResult, turns: list[str]) -> None:
 async def test_agent_in_the_local_sandbox(agent: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     result, turns = await solve(agent, "local", tmp_path, monkeypatch)
     check(result, turns)
-    assert not [info for info in await get_backend("local").list() if info.rollout == result.rollout_dir.name]
+    async with backends_in_use():
+        assert not [info for info in await get_backend("local").list() if info.rollout == result.rollout_dir.name]
 
 
 @pytest.mark.needs("docker")

@@ -11,7 +11,7 @@ import benchflow as bf
 from benchflow.errors import ConfigError
 from benchflow.rollout.config import RolloutConfig
 from benchflow.rollout.scene import Scene
-from benchflow.sandbox.registry import get_backend
+from benchflow.sandbox.registry import backends_in_use, get_backend
 
 TASKS = sorted((Path(__file__).parents[2] / "examples" / "tasks").iterdir())
 BACKENDS = [
@@ -25,6 +25,11 @@ async def rollout(task: Path, agent: str, backend: str, jobs: Path) -> bf.Rollou
     return await bf.run(config)
 
 
+async def left_behind(backend: str, result: bf.RolloutResult) -> list[str]:
+    async with backends_in_use():
+        return [info.id for info in await get_backend(backend).list() if info.rollout == result.rollout_dir.name]
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
 async def test_the_solution_earns_everything(task: Path, backend: str, tmp_path: Path) -> None:
@@ -32,7 +37,7 @@ async def test_the_solution_earns_everything(task: Path, backend: str, tmp_path:
     assert result.error is None, result.error
     assert result.passed, (result.rewards, result.notes)
     assert result.verify_level == ("live" if task.name == "start-a-server" else "fork")
-    assert not [info for info in await get_backend(backend).list() if info.rollout == result.rollout_dir.name]
+    assert await left_behind(backend, result) == []
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -16,7 +16,7 @@ from benchflow.gateway.ledger import Ledger, read_exchanges
 from benchflow.gateway.server import Gateway
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
     from pathlib import Path
 
     from benchflow.agent.spec import Dialect
@@ -82,5 +82,5 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
 
 
 @pytest.fixture
-def key() -> Iterator[str]:
-    yield KEY
+def key() -> str:
+    return KEY

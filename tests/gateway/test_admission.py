@@ -16,9 +16,10 @@ from benchflow.testing.model_server import ModelServer, Say
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from tests.gateway.conftest import Bench
+
     from benchflow.gateway.admission import Pass
     from benchflow.gateway.server import Gateway
-    from tests.gateway.conftest import Bench
 
 ASK: dict[str, Any] = {"model": "claude-sonnet-4-6", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]}
 
@@ -264,7 +265,6 @@ async def test_connections_are_counted(bench: Bench, pass_: Pass, monkeypatch: p
     root = await bench.open(pass_)
     port = int(root.rsplit(":", 1)[1])
     held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
-    await asyncio.sleep(0.05)
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     async with asyncio.timeout(10):
         assert await reader.read() == b""

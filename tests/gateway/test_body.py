@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
@@ -13,12 +14,19 @@ from benchflow.gateway.body import read_question
 from benchflow.gateway.dialects.table import find_route
 from benchflow.gateway.refusal import Refusal
 
-CHAT = find_route("POST", "/v1/chat/completions", ())
-GEMINI = find_route("POST", "/v1beta/models/gemini-x:streamGenerateContent", ())
-MODELS = find_route("GET", "/v1beta/models", ())
-assert CHAT
-assert GEMINI
-assert MODELS
+if TYPE_CHECKING:
+    from benchflow.gateway.dialects.base import Route
+
+
+def route(method: str, path: str) -> Route:
+    found = find_route(method, path, ())
+    assert found is not None
+    return found
+
+
+CHAT = route("POST", "/v1/chat/completions")
+GEMINI = route("POST", "/v1beta/models/gemini-x:streamGenerateContent")
+MODELS = route("GET", "/v1beta/models")
 
 
 def test_model_and_stream_are_read_from_the_body_or_the_path() -> None:

@@ -191,7 +191,8 @@ def test_usage_is_counted_the_same_way_in_every_dialect(name: DialectName, docum
 
 @pytest.mark.parametrize("name", NAMES)
 def test_an_answer_without_usage_has_unknown_usage(name: DialectName) -> None:
-    for document in ({}, {"usage": None}, {"usage": {}}, {"usageMetadata": {}}, {"usage": 5}):
+    documents: list[Json] = [{}, {"usage": None}, {"usage": {}}, {"usageMetadata": {}}, {"usage": 5}]
+    for document in documents:
         assert DIALECTS[name].tokens(document) is None
 
 

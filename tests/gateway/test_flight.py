@@ -17,9 +17,10 @@ from benchflow.testing.model_server import Fail, ModelServer, Say
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tests.gateway.conftest import Bench
+
     from benchflow.agent.spec import Dialect
     from benchflow.gateway.admission import Pass
-    from tests.gateway.conftest import Bench
 
 ASK: dict[str, Any] = {"model": "claude-sonnet-4-6", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]}
 ANSWER: dict[str, Any] = {
@@ -85,8 +86,13 @@ async def test_a_request_reaches_the_provider_byte_for_byte(bench: Bench) -> Non
 
 
 async def test_a_busy_provider_is_asked_again_and_the_client_does_not_notice(bench: Bench) -> None:
-    script = [Fail(429, retry_after=0.01), Fail(529, retry_after=0), Fail(503, retry_after=0.02), Say("there")]
-    async with ModelServer(script) as model:
+    script: list[Step] = [
+        Fail(429, retry_after=0.01),
+        Fail(529, retry_after=0),
+        Fail(503, retry_after=0.02),
+        Say("there"),
+    ]
+    async with ModelServer([*busy, Say("there")]) as model:
         gateway = await bench.gateway()
         pass_ = gateway.admit(bench.account(model.url, "anthropic"), bench.ledger)
         url = f"{await bench.open(pass_)}/v1/messages"
@@ -343,7 +349,7 @@ async def test_a_large_answer_passes_and_its_record_is_bounded(bench: Bench, mon
     monkeypatch.setattr("benchflow.gateway.ledger.BODY_LIMIT", 100_000)
     delta = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "y" * 1000}}
     block = {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}
-    ended = [
+    ended: list[dict[str, Any]] = [
         {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 4321}},
         {"type": "message_stop"},
     ]

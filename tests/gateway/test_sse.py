@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from hypothesis import given, settings
@@ -25,7 +26,7 @@ EVENTS = st.lists(
 
 def cut(data: bytes, places: Sequence[int]) -> list[bytes]:
     ends = sorted({min(place, len(data)) for place in places} | {0, len(data)})
-    return [data[start:end] for start, end in zip(ends, ends[1:], strict=False)]
+    return [data[start:end] for start, end in pairwise(ends)]
 
 
 def parse(chunks: Sequence[bytes], limit: int = 1 << 20) -> list[Event]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 
 import numpy as np
 import pytest
@@ -14,7 +13,7 @@ from scipy import stats as scipy_stats
 from benchflow.job.stats import (
     clustered_interval,
     effective_trials,
-    mean_interval,
+    paired_interval,
     pass_at_k,
     pass_hat_k,
     sign_test,
@@ -101,14 +100,29 @@ def test_t_quantiles_are_scipys(df: int) -> None:
     assert t_quantile(df) == pytest.approx(scipy_stats.t.ppf(0.975, df), rel=1e-9 if df < 2000 else 1e-3)
 
 
-@given(st.lists(st.floats(-10, 10), min_size=2, max_size=40))
+@given(st.lists(st.floats(-1, 1), min_size=2, max_size=40))
 @settings(deadline=None)
-def test_the_interval_of_a_mean_is_scipys(values: list[float]) -> None:
-    interval = mean_interval(values)
-    error = np.std(values, ddof=1) / math.sqrt(len(values))
-    low, high = scipy_stats.t.interval(0.95, len(values) - 1, np.mean(values), error) if error else (values[0],) * 2
-    assert interval == pytest.approx((low, high), abs=1e-6)
+def test_the_paired_interval_is_scipys_for_many_tasks(some: list[float]) -> None:
+    values = np.array(some * 500 + [0.5, -0.5])
+    expected = scipy_stats.ttest_1samp(values, 0).confidence_interval(0.95)
+    assert paired_interval(list(values)) == pytest.approx((expected.low, expected.high), abs=0.003)
 
 
-def test_one_value_has_no_interval() -> None:
-    assert mean_interval([1.0]) is None
+@pytest.mark.parametrize(("n", "attempts"), [(5, 1), (20, 1), (20, 4), (100, 2)])
+@pytest.mark.parametrize(("a", "b"), [(0.5, 0.5), (0.3, 0.6), (0.02, 0.05), (0.9, 0.95)])
+def test_the_paired_interval_covers_the_truth(n: int, attempts: int, a: float, b: float) -> None:
+    rng = np.random.default_rng(n + attempts)
+    rounds = 1000
+    covered = 0
+    for _ in range(rounds):
+        shares = (rng.binomial(attempts, b, n) - rng.binomial(attempts, a, n)) / attempts
+        low, high = paired_interval(list(shares)) or (0.0, 0.0)
+        covered += low <= b - a <= high
+    assert covered / rounds > 0.93
+
+
+def test_few_tasks_that_all_changed_leave_doubt() -> None:
+    assert paired_interval([1.0]) is None
+    low, high = paired_interval([1.0, 1.0, 1.0]) or (1.0, 1.0)
+    assert low < 0.1
+    assert high == 1.0

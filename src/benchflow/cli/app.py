@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 COMMANDS: dict[str, tuple[str, str]] = {
     "eval": ("benchflow.cli.eval", "Run an evaluation and look at what came out."),
     "run": ("benchflow.cli.run", "Run one task: the short form of eval create."),
+    "job": ("benchflow.cli.job", "Run many tasks: the short form of eval create."),
+    "metrics": ("benchflow.cli.metrics", "Say what the results in a folder add up to."),
     "view": ("benchflow.cli.view", "Read one rollout in the browser."),
     "tasks": ("benchflow.cli.tasks", "Make, check and convert tasks."),
     "sandbox": ("benchflow.cli.sandbox", "See what runs, and clean up what was left behind."),

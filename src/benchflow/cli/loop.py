@@ -10,21 +10,29 @@ from typing import TYPE_CHECKING
 from benchflow.cli.console import print_error
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
 
 INTERRUPTED = 130
 TERMINATED = 143
 
 
-def run(work: Coroutine[object, object, int]) -> int:
-    """The coroutine's exit code, or that of the signal which cancelled it; its clean-up has then run."""
+def run(work: Coroutine[object, object, int], drain: Callable[[], bool] | None = None) -> int:
+    """The coroutine's exit code, or that of the signal which cancelled it; its clean-up has then run.
+
+    With `drain` the first Ctrl-C only calls it; where it says that something is being finished, the coroutine goes on
+    to its end, and the next Ctrl-C cancels it.
+    """
     stopped_by: list[int] = []
+    drains = [drain] if drain else []
 
     async def guarded() -> int:
         task = asyncio.ensure_future(work)
         loop = asyncio.get_running_loop()
 
         def stop(number: int) -> None:
+            if number == signal.SIGINT and drains and drains.pop()():
+                sys.stderr.write("\nfinishing what runs, starting nothing more; once more to cancel it\n")
+                return
             if not stopped_by:
                 sys.stderr.write("\ncleaning up; once more to stop waiting for it\n")
             stopped_by.append(number)

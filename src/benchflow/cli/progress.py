@@ -10,7 +10,7 @@ from benchflow.cli.console import err_console
 if TYPE_CHECKING:
     from benchflow.trajectory.events import Event
 
-_NAMES = {
+PHASE_NAMES = {
     "environment_setup": "sandbox",
     "agent_setup": "agent",
     "agent_execution": "working",
@@ -30,7 +30,7 @@ class LiveLines:
     def phase(self, name: str) -> None:
         if name != self._last:
             self._last = name
-            self._line(f"[bold]{_NAMES.get(name, name)}[/]")
+            self._line(f"[bold]{PHASE_NAMES.get(name, name)}[/]")
 
     def event(self, event: Event) -> None:
         if event["type"] == "tool_call":
@@ -44,6 +44,10 @@ class LiveLines:
     def _text(self, text: str) -> None:
         from rich.markup import escape
 
-        first = text.split("\n", 1)[0]
-        shown = "".join(char if char.isprintable() else "\ufffd" for char in first)[:LINE]
-        self._line(escape(shown))
+        self._line(escape(printable(text)[:LINE]))
+
+
+def printable(text: str) -> str:
+    """The first line of a text with nothing in it that a terminal would act on."""
+    first = text.split("\n", 1)[0]
+    return "".join(char if char.isprintable() else "\ufffd" for char in first)

@@ -11,8 +11,10 @@ from benchflow.cli.console import console
 from benchflow.trajectory.reader import read_events, tool_calls
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
+    from benchflow.job.listing import JobInfo
     from benchflow.rollout.plan import Plan
 
 TITLE = 80
@@ -59,6 +61,50 @@ def print_plan(plan: Plan) -> None:
             role = turn.role
             table.add_row(act.name, turn.scene, role.name, role.agent, role.model or "", session, _clean(first)[:TITLE])
     out.print(table)
+
+
+def print_jobs(jobs: Sequence[JobInfo]) -> None:
+    """One row per job."""
+    table = Table("job", "state", "agents", "models", "tasks", "passed", "scored", "lost", "total", "share", "95 %")
+    table.box, table.pad_edge = None, False
+    for job in jobs:
+        score = job.score
+        low, high = score.interval
+        share = [f"{score.share * 100:.1f} %", f"[{low * 100:.1f}, {high * 100:.1f}]"] if score.scored else ["-", "-"]
+        words = [job.path.name, job.state, ", ".join(job.agents), ", ".join(job.models)]
+        counts = [job.tasks, score.passed, score.scored, score.lost, score.total]
+        table.add_row(*map(_clean, words), *map(str, counts), *share)
+    console().print(table)
+
+
+def print_job(folder: Path, *, as_json: bool) -> None:
+    """Every rollout of a job that counts, and what they add up to."""
+    from benchflow.cli.console import print_json
+    from benchflow.job.listing import job_info
+    from benchflow.job.metrics_text import score_line
+    from benchflow.job.store import settled, unreadable
+
+    info = job_info(folder)
+    rows = sorted(settled(folder), key=lambda row: (row.task, row.agent, row.model or "", row.attempt))
+    problems = unreadable(folder)
+    if as_json:
+        print_json({**info.to_json(), "unreadable": problems, "rollouts": [row.to_json() for row in rows]})
+        return
+    out = console()
+    out.print(Text(f"{folder}: {info.state}", style="bold"))
+    table = Table("task", "agent", "model", "attempt", "tries", "reward", "seconds", "tool calls", "folder")
+    table.box, table.pad_edge = None, False
+    for row in rows:
+        reward = (
+            f"{row.reward:g}" if row.reward is not None else f"lost: {row.error.kind if row.error else 'no reward'}"
+        )
+        words = [_clean(row.task), _clean(row.agent), _clean(row.model or "")]
+        numbers = [str(row.attempt), str(row.tried), reward, f"{row.seconds:.1f}", str(row.n_tool_calls)]
+        table.add_row(*words, *numbers, row.rollout_dir.name)
+    out.print(table)
+    for problem in problems:
+        out.print(_clean(f"unreadable: {problem}"))
+    out.print(score_line(info.score))
 
 
 def _clean(text: str, *, keep_lines: bool = False) -> Text:

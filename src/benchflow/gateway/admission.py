@@ -194,7 +194,7 @@ class Pass:
     def _check_open(self, dialect: Dialect, model: str) -> None:
         """Raises Refusal when nothing more is to be sent."""
         books = self._books
-        spent = (trip for budget in books.budgets if (trip := budget.reached))
+        spent = (trip for budget in books.budgets if (trip := budget.reached()))
         trip = books.alarm.trip or books.line.trip(model) or next(spent, None)
         if self._closed:
             raise Refusal(401, "the rollout that this token was made for has ended")

@@ -80,7 +80,7 @@ class Books:
             record.cost = self._cost(record, tokens, document.get("service_tier"))
         for budget in self.budgets:
             budget.charge(tokens, record.cost)
-            if trip := budget.reached:
+            if trip := budget.reached():
                 self.alarm.ring(trip)
 
     def _cost(self, record: Exchange, tokens: Tokens, tier: object) -> float | None:

@@ -60,10 +60,9 @@ class Budget:
     def charge(self, tokens: Tokens | None, cost: float | None) -> None:
         """Add one answer; None is what is not known of it."""
         self.usage.add(tokens, cost)
-        if trip := self.reached:
+        if trip := self.reached():
             self.alarm.ring(trip)
 
-    @property
     def reached(self) -> Trip | None:
         """Why nothing more may be spent, or None."""
         limits, usage = self.limits, self.usage

@@ -99,7 +99,9 @@ class Job:
         job_dir = self._jobs_dir / name
         concurrency = self._concurrency or plan.config.concurrency
         with held(job_dir), EventLog(job_dir, self.observer) as log:
-            write_lock(job_dir, dataclasses.replace(plan.lock, name=name, created_at=_created(job_dir, plan)))
+            lock = dataclasses.replace(plan.lock, name=name, created_at=_created(job_dir, plan))
+            write_lock(job_dir, lock)
+            plan = dataclasses.replace(plan, lock=lock)
             self._run = Run(plan, job_dir, log, self.observer, concurrency)
             return await self._run.go()
 

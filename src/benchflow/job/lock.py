@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -21,10 +21,13 @@ from benchflow.rollout.scene import Role, Scene, Turn
 from benchflow.rollout.store import write_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from benchflow.job.plan import Measurement
+    from benchflow.rollout.plan import Player
+
+_PLAIN = ("name", "created_at", "source", "commit", "sandbox", "reason", "config", "casts")
 
 FORMAT = 1
 FILE = "job.json"
@@ -44,7 +47,7 @@ class LockedTask:
 
 @dataclass(frozen=True, slots=True)
 class LockedMeasurement:
-    """A measurement as it was planned, and how many attempts it gets. `players` says who plays each role."""
+    """A measurement as it was planned, and how many attempts it gets. `cast` is a number in the lock's `casts`."""
 
     id: str
     task: str
@@ -52,12 +55,14 @@ class LockedMeasurement:
     model: str | None
     attempts: int
     cast: int
-    players: Mapping[str, Mapping[str, str | None]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class JobLock:
-    """The resolved inputs of a job. `config` is the job's, as JSON; see `config_of`."""
+    """The resolved inputs of a job. `config` is the job's, as JSON; see `config_of`.
+
+    `casts` says, for each combination of agents and models, who plays each role: agent, version, model, credential.
+    """
 
     name: str
     created_at: str
@@ -66,6 +71,7 @@ class JobLock:
     sandbox: str
     reason: str
     config: Mapping[str, Any]
+    casts: Sequence[Mapping[str, Mapping[str, str | None]]]
     tasks: Mapping[str, LockedTask]
     measurements: Sequence[LockedMeasurement]
 
@@ -88,7 +94,9 @@ def make_lock(
     name: str, source: Mapping[str, str], commit: str | None, config: JobConfig, measurements: Sequence[Measurement]
 ) -> JobLock:
     """The lock of a planned job, which has at least one measurement."""
-    casts = [list(scenes) for scenes in config.casts]
+    scenes = [list(cast) for cast in config.casts]
+    numbers = {one.id: scenes.index(list(one.config.scenes)) for one in measurements}
+    casts = {numbers[one.id]: _players(one.plan.players.values()) for one in measurements}
     first = measurements[0].plan
     return JobLock(
         name=name,
@@ -98,30 +106,27 @@ def make_lock(
         sandbox=first.backend.name,
         reason=first.backend_reason,
         config=config_json(config),
+        casts=[casts.get(number, {}) for number in range(len(scenes))],
         tasks={
             one.task: LockedTask(str(one.config.task_path.absolute()), one.digest, one.tags) for one in measurements
         },
         measurements=[
-            LockedMeasurement(
-                id=one.id,
-                task=one.task,
-                agent=one.agent,
-                model=one.model,
-                attempts=config.attempts,
-                cast=casts.index(list(one.config.scenes)),
-                players={
-                    player.role.name: {
-                        "agent": player.spec.ref,
-                        "version": player.spec.version,
-                        "model": player.role.model,
-                        "credential": player.credentials.source,
-                    }
-                    for player in one.plan.players.values()
-                },
-            )
+            LockedMeasurement(one.id, one.task, one.agent, one.model, config.attempts, numbers[one.id])
             for one in measurements
         ],
     )
+
+
+def _players(players: Iterable[Player]) -> dict[str, dict[str, str | None]]:
+    return {
+        player.role.name: {
+            "agent": player.spec.ref,
+            "version": player.spec.version,
+            "model": player.role.model,
+            "credential": player.credentials.source,
+        }
+        for player in players
+    }
 
 
 def write_lock(folder: Path, lock: JobLock) -> None:
@@ -145,8 +150,7 @@ def lock_of(document: Any, file: Path) -> JobLock:
         if document["format"] != FORMAT:
             raise ConfigError(f"{file}: is of format {document['format']!r}, which this release does not know")
         return JobLock(
-            **{name: document[name] for name in ("name", "created_at", "source", "commit", "sandbox", "reason")},
-            config=document["config"],
+            **{name: document[name] for name in _PLAIN},
             tasks={name: LockedTask(**task) for name, task in document["tasks"].items()},
             measurements=[LockedMeasurement(**one) for one in document["measurements"]],
         )

@@ -165,6 +165,6 @@ class Run:
         rows = [self._rows[key] for key in lock.keys if key in self._rows]
         message = "; ".join(halt.message for halt in self._scheduler.halts)
         result = JobResult(self._job_dir, state, rows, lock.total, message)
-        write_summary(dataclasses.replace(lock, name=self._job_dir.name), result)
+        write_summary(lock, result)
         self._written = time.monotonic()
         return result

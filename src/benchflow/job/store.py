@@ -11,6 +11,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import struct
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 LOCK = ".lock"
 RESULT = "result.json"
 SUMMARY = "summary.json"
+
+_WHOLE_FILE = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+"""The kernel's `struct flock`: an exclusive lock on all of a file, owned by the open file and not by the process."""
 
 
 def read_rows(job_dir: Path) -> Iterator[Row]:
@@ -128,8 +132,8 @@ def held(job_dir: Path) -> Iterator[None]:
         raise ConfigError(f"{job_dir}: cannot be written: {error.strerror}", hint="choose another --jobs-dir") from None
     try:
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+            fcntl.fcntl(fd, fcntl.F_OFD_SETLK, _WHOLE_FILE)
+        except (BlockingIOError, PermissionError):
             owner = os.pread(fd, 32, 0).decode("ascii", "replace").strip()
             raise ConfigError(
                 f"{job_dir}: another process ({owner or 'unknown'}) is working on this job",
@@ -140,3 +144,16 @@ def held(job_dir: Path) -> Iterator[None]:
         yield
     finally:
         os.close(fd)
+
+
+def is_held(job_dir: Path) -> bool:
+    """Whether a process works on a job's folder now. Asking takes nothing, so that it is in nobody's way."""
+    try:
+        fd = os.open(job_dir / LOCK, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        answer = fcntl.fcntl(fd, fcntl.F_OFD_GETLK, _WHOLE_FILE)
+    finally:
+        os.close(fd)
+    return bool(struct.unpack_from("h", answer)[0] != fcntl.F_UNLCK)

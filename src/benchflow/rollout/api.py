@@ -10,6 +10,7 @@ from benchflow.errors import ConfigError
 from benchflow.rollout.config import AGENT_IDLE_TIMEOUT, SANDBOX_SETUP_TIMEOUT, RolloutConfig
 from benchflow.rollout.lifecycle import Rollout
 from benchflow.rollout.scene import Scene
+from benchflow.sandbox.registry import backends_in_use
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -125,4 +126,5 @@ def _config(task_path: Path, scene: Scene, environment: str, config: RuntimeConf
 
 
 async def _run(config: RolloutConfig) -> RolloutResult:
-    return await Rollout(config).run()
+    async with backends_in_use():
+        return await Rollout(config).run()

@@ -1,8 +1,9 @@
 """Which backends there are, by name, and which one to take when nobody says.
 
-A backend is imported when it is first asked for and made once per process: backends are shared, and hold what is
-worth sharing (connections, the zygote). Others add theirs through the entry point group `benchflow.sandboxes`
-(name -> callable without arguments that returns a `Backend`); a built-in name cannot be taken over.
+A backend is imported when it is first asked for and made once per event loop: backends are shared, and hold what is
+worth sharing (connections, the zygote). `backends_in_use` closes them when the last of several users has left. Others
+add theirs through the entry point group `benchflow.sandboxes` (name -> callable without arguments that returns a
+`Backend`); a built-in name cannot be taken over.
 """
 
 from __future__ import annotations
@@ -10,13 +11,16 @@ from __future__ import annotations
 import asyncio
 import difflib
 import importlib
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 from benchflow.errors import ConfigError, SandboxUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping
     from importlib.metadata import EntryPoint
 
     from benchflow.sandbox.base import Backend
@@ -42,7 +46,17 @@ AUTO_ORDER = ("docker", "local")
 CHECK_TIMEOUT = 20.0
 """Seconds a backend gets to answer whether it can work here, when `auto` asks it."""
 
-_made: dict[str, Backend] = {}
+
+@dataclass(slots=True)
+class _Made:
+    """The backends of one event loop, and how many are inside `backends_in_use`."""
+
+    backends: dict[str, Backend] = field(default_factory=dict)
+    users: int = 0
+
+
+_by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, _Made] = WeakKeyDictionary()
+_outside = _Made()
 
 
 def backend_names() -> tuple[str, ...]:
@@ -51,11 +65,12 @@ def backend_names() -> tuple[str, ...]:
 
 
 def get_backend(name: str) -> Backend:
-    """The backend of that name, the same one for the whole process. Raises ConfigError for a name nobody has."""
+    """The backend of that name, the same one in all of an event loop. Raises ConfigError for a name nobody has."""
     key = ALIASES.get(name, name)
-    if key not in _made:
-        _made[key] = _factory(key)()
-    return _made[key]
+    made = _here().backends
+    if key not in made:
+        made[key] = _factory(key)()
+    return made[key]
 
 
 async def choose_backend(name: str = AUTO) -> tuple[Backend, str]:
@@ -86,11 +101,33 @@ async def choose_backend(name: str = AUTO) -> tuple[Backend, str]:
 
 async def close_backends() -> None:
     """Close every backend that was made; each is made anew when it is next asked for."""
-    backends = list(_made.values())
-    _made.clear()
+    made = _here().backends
+    backends = list(made.values())
+    made.clear()
     async with asyncio.TaskGroup() as group:
         for backend in backends:
             group.create_task(backend.close())
+
+
+@asynccontextmanager
+async def backends_in_use() -> AsyncIterator[None]:
+    """Backends made inside stay until the last one leaves, which closes them."""
+    here = _here()
+    here.users += 1
+    try:
+        yield
+    finally:
+        here.users -= 1
+        if not here.users:
+            await close_backends()
+
+
+def _here() -> _Made:
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        return _outside
+    return _by_loop.setdefault(loop, _Made())
 
 
 async def _check(backend: Backend) -> None:

@@ -31,7 +31,8 @@ import pytest_asyncio
 
 pytest.register_assert_rewrite("benchflow.testing.contract")
 
-from benchflow.sandbox.base import ImageRef  # noqa: E402
+from benchflow.sandbox.base import BuildContext, ImageRef  # noqa: E402
+from benchflow.testing.contract.builds import BuildContract  # noqa: E402
 from benchflow.testing.contract.execs import ExecContract  # noqa: E402
 from benchflow.testing.contract.files import FileContract  # noqa: E402
 from benchflow.testing.contract.forks import ForkContract  # noqa: E402
@@ -58,6 +59,7 @@ SHOWN = 20
 
 class SandboxContract(
     OrphanContract,
+    BuildContract,
     LimitContract,
     IsolationContract,
     NetworkContract,
@@ -70,8 +72,9 @@ class SandboxContract(
 ):
     """Subclass it as `Test...`, and override the fixtures `backend` and `image` (see the module).
 
-    Also meant to be overridden where the defaults do not fit: `broken_image` (an image that cannot be had),
-    `backend_home` (where a fresh process finds the backend), `extras` (anything else that could be left behind).
+    Also meant to be overridden where the defaults do not fit: `base_name` (what a Dockerfile can build on),
+    `broken_image` (an image that cannot be had), `backend_home` (where a fresh process finds the backend), `extras`
+    (anything else that could be left behind).
     """
 
     pytestmark = pytest.mark.asyncio(loop_scope="class")
@@ -87,6 +90,12 @@ class SandboxContract(
     @classmethod
     def image(cls) -> ImageSource:
         pytest.fail("override the `image` fixture", pytrace=False)
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def base_name(cls) -> str | None:
+        """The name of such an image for the FROM line of a Dockerfile; None leaves the tests of builds out."""
+        return None
 
     @pytest.fixture(scope="class")
     @classmethod
@@ -120,8 +129,20 @@ class SandboxContract(
 
     @pytest_asyncio.fixture(scope="class", loop_scope="class")
     @classmethod
-    async def world(cls, record: Record, backend: Backend, image: ImageSource) -> AsyncIterator[World]:
+    async def world(
+        cls,
+        record: Record,
+        backend: Backend,
+        image: ImageSource,
+        base_name: str | None,
+        tmp_path_factory: pytest.TempPathFactory,
+    ) -> AsyncIterator[World]:
         world = World(backend, image, await backend.check(), record, partial(cls.extras, backend))
+        if base_name:
+            # What a backend holds from its first build on is its own, and not a leak of the test that builds first.
+            folder = tmp_path_factory.mktemp("first-build")
+            (folder / "Dockerfile").write_text(f"FROM {base_name}\nENV BF_FIRST=1\n")
+            await backend.prepare(BuildContext(folder))
         yield world
         await world.drop_box()
         assert not await world.note_ids()

@@ -243,11 +243,12 @@ async def main():
     token = f"benchflow-{secrets.token_hex(8)}"
     context = pathlib.Path.home() / token
     context.mkdir()
-    (context / "Dockerfile").write_text("FROM not-there:1\\nWORKDIR /app\\nCOPY Dockerfile .\\nRUN wc -l Dockerfile > out\\n")
+    lines = ["FROM not-there:1", "WORKDIR /app", "COPY Dockerfile .", "RUN wc -l Dockerfile > out", ""]
+    (context / "Dockerfile").write_text("\\n".join(lines))
     image = await resolve_image(BuildContext(context), engine=engine)
     box = await engine.start_box(BoxSpec("x", image.layers, mounts=image.mounts, network=Network("no-network")))
-    look = "cat out; find / -xdev -name 'benchflow-*' 2>/dev/null; ls -A /root /home /tmp | grep -v :; touch /usr/x /app/y"
-    result = await box.exec(look, env=image.env, cwd=image.workdir)
+    look = "cat out; find / -xdev -name 'benchflow-*' 2>/dev/null; ls -A /root /home /tmp | grep -v :"
+    result = await box.exec(look + "; touch /usr/x /app/y", env=image.env, cwd=image.workdir)
     print(result.text.split(), result.stderr.decode().strip(), *image.notes, sep="\\n")
     await box.stop()
     await engine.close()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from benchflow.sandbox.local.layers import LayerStore, to_the_end
+from benchflow.sandbox.local.layers import LayerStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -281,24 +281,3 @@ async def test_nobody_else_may_reach_into_the_store(tmp_path: Path) -> None:
     await store.ensure("k", Maker())
     store.close()
     assert os.lstat(tmp_path / "cache").st_mode & 0o777 == 0o700
-
-
-async def test_work_is_awaited_to_its_end_however_often_we_are_cancelled() -> None:
-    go = asyncio.Event()
-    done = False
-
-    async def work() -> None:
-        nonlocal done
-        await go.wait()
-        done = True
-
-    task = asyncio.create_task(to_the_end(work()))
-    for _ in range(3):
-        await asyncio.sleep(0)
-        task.cancel()
-    await asyncio.sleep(0)
-    assert not task.done()
-    go.set()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert done

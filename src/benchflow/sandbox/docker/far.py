@@ -43,6 +43,12 @@ look() { # look PID: sets parent, session and started; fails for a process that 
   shift 19
   started=$1
 }
+has_mark() { # has_mark PID MARK: as far as this user may read the environment
+  while IFS= read -r line || [ -n "$line" ]; do
+    case $line in *"$2"*) return 0 ;; esac
+  done 2>/dev/null </proc/$1/environ
+  return 1
+}
 in_list() { case " $2 " in *" $1 "*) ;; *) return 1 ;; esac; }
 pids() { for folder in /proc/[0-9]*; do echo "${folder#/proc/}"; done; }
 """
@@ -50,14 +56,51 @@ pids() { for folder in /proc/[0-9]*; do echo "${folder#/proc/}"; done; }
 FIND_MARKED = (
     _SNAPSHOT
     + """
-for pid in $(pids); do
-  while IFS= read -r line || [ -n "$line" ]; do
-    case $line in *"$0"*) [ "$pid" = $$ ] || echo "$pid"; break ;; esac
-  done 2>/dev/null </proc/$pid/environ
-done
+for pid in $(pids); do [ "$pid" != $$ ] && has_mark "$pid" "$0" && echo "$pid"; done
+exit 0
 """
 )
 """Prints the processes that have the mark, given as $0, in an environment that this user may read."""
+
+INPUT_ABANDONED = (
+    _SNAPSHOT
+    + """
+for pid in $(pids); do
+  if look "$pid" && [ "$parent" = 0 ] && [ "$pid" != $$ ] && has_mark "$pid" "$0"; then adopter=$pid own=$session; fi
+done
+[ -p "/proc/${adopter:-none}/fd/0" ] || exit 1
+for pid in $(pids); do
+  [ "$pid" != $adopter ] && [ "$pid" != $$ ] && look "$pid" || continue
+  for file in /proc/$pid/fd/*; do
+    if [ -e "$file" ]; then
+      if [ "$file" -ef /proc/$adopter/fd/0 ]; then exit 1; fi
+    elif [ "$session" = "$own" ] || [ "$parent" = $adopter ]; then exit 1; fi
+  done
+done
+exit 0
+"""
+)
+"""Succeeds if nobody but the init of the exec with the mark $0 holds its input, as far as this user can see."""
+
+SIGNAL = (
+    _SNAPSHOT
+    + """
+for pid in $(pids); do
+  if look "$pid" && [ "$parent" = 0 ] && [ "$pid" != $$ ] && has_mark "$pid" "$0"; then chosen=$pid; fi
+done
+[ -n "${chosen:-}" ] || exit 0
+if [ "$2" = adopted ]; then
+  adopter=$chosen chosen= oldest=
+  for pid in $(pids); do
+    look "$pid" && [ "$parent" = "$adopter" ] || continue
+    if [ -z "$oldest" ] || [ "$started" -lt "$oldest" ]; then oldest=$started chosen=$pid; fi
+  done
+fi
+[ -z "$chosen" ] || kill "-$1" "$chosen" 2>/dev/null
+exit 0
+"""
+)
+"""Sends the signal $1 to the command of the exec with the mark $0; `adopted` as $2 says that an init is above it."""
 
 KILL_FAMILY = (
     _SNAPSHOT
@@ -132,6 +175,14 @@ class Far:
         pids = found.text.split()
         if pids and not (await self._run(["sh", "-c", KILL_FAMILY, "sh", *pids], "0")).ok:
             raise TimeoutError(f"processes survived {PASSES} rounds of killing")
+
+    async def input_abandoned(self, pid: int, mark: str, user: str) -> bool:  # noqa: ARG002  a number of the host
+        """Whether nobody reads the input of the exec with this mark, which runs as `user`, any more."""
+        return (await self._run(["sh", "-c", INPUT_ABANDONED, mark], user)).ok
+
+    async def signal(self, number: int, pid: int, mark: str, user: str, *, adopted: bool) -> None:  # noqa: ARG002
+        """Send a signal to the command of the exec with this mark, which runs as `user`."""
+        await self._run(["sh", "-c", SIGNAL, mark, str(number), "adopted" if adopted else "bare"], user)
 
     async def kill_all(self, keep: Collection[int]) -> None:
         """Kill everything but the container's own processes and those in `keep`. Raises TimeoutError."""

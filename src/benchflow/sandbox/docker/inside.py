@@ -31,6 +31,14 @@ class Inside(Protocol):
         """Kill everything that the exec with this mark, which ran as `user`, started. Raises TimeoutError."""
         ...
 
+    async def input_abandoned(self, pid: int, mark: str, user: str) -> bool:
+        """Whether nobody reads the input of an exec any more: its init has the number `pid` on the engine's machine."""
+        ...
+
+    async def signal(self, number: int, pid: int, mark: str, user: str, *, adopted: bool) -> None:
+        """Send a signal to the command of an exec, not to what it started; `adopted` says that an init is above it."""
+        ...
+
     async def kill_all(self, keep: Collection[int]) -> None:
         """Kill everything but the container's own processes and those in `keep`. Raises TimeoutError."""
         ...
@@ -56,6 +64,12 @@ class ThroughKernel:
 
     async def kill_marked(self, mark: str, user: str) -> None:  # noqa: ARG002  root sees every environment
         await asyncio.to_thread(self.near.kill_marked, mark)
+
+    async def input_abandoned(self, pid: int, mark: str, user: str) -> bool:  # noqa: ARG002  the number is enough
+        return await asyncio.to_thread(self.near.input_abandoned, pid)
+
+    async def signal(self, number: int, pid: int, mark: str, user: str, *, adopted: bool) -> None:  # noqa: ARG002
+        await asyncio.to_thread(self.near.signal_command, number, pid, adopted=adopted)
 
     async def kill_all(self, keep: Collection[int]) -> None:
         await asyncio.to_thread(self.near.kill_all, keep)

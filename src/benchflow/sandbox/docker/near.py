@@ -135,6 +135,15 @@ class Near:
         with self._in_use():
             self._kill(doomed)
 
+    def signal_command(self, number: int, pid: int, *, adopted: bool) -> None:
+        """Send a signal to the process `pid`, or to the command below it when `pid` is an exec's init."""
+        with self._in_use():
+            below = [process for process in self._snapshot().values() if process.parent == pid]
+            if adopted and below:
+                self._signal(min(below, key=lambda process: (process.started, process.pid)).pid, number)
+            elif not adopted:
+                self._signal(pid, number)
+
     def input_abandoned(self, pid: int) -> bool:
         """Whether nobody but the process `pid`, an exec's init, still holds the reading end of its input."""
         try:
@@ -160,7 +169,7 @@ class Near:
             if not fresh:
                 time.sleep(KILL_STEP)
 
-    def _signal(self, pid: int, number: signal.Signals) -> None:
+    def _signal(self, pid: int, number: int) -> None:
         with suppress(OSError):
             descriptor = os.pidfd_open(pid)
             try:

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from benchflow.sandbox.base import ExecResult
+from benchflow.sandbox.docker.settle import finished
 
 if TYPE_CHECKING:
     from benchflow.sandbox.docker.process import Process
@@ -77,8 +78,8 @@ async def run(process: Process, *, stdin: bytes | None, timeout: float | None, l
     finally:
         for task in (*readers, *feeders):
             task.cancel()
-        await asyncio.wait([*readers, *feeders])
         await process.release()
+        await finished(asyncio.gather(*readers, *feeders, return_exceptions=True))
     return ExecResult(
         exit_code=code,
         stdout=out.content,

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import re
 import secrets
+import signal
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
@@ -139,12 +140,10 @@ class Process:
             await _cancelled(sending, ending)
 
     async def _input_abandoned(self) -> bool:
-        near = self._place.inside.near
-        if near is None:
-            return False
         if not self._pid:
             self._pid = (await self._look()).pid
-        return bool(self._pid) and await asyncio.to_thread(near.input_abandoned, self._pid)
+        async with self._place.guard("write"):
+            return bool(self._pid) and await self._place.inside.input_abandoned(self._pid, self._mark, self._user)
 
     async def close_stdin(self) -> None:
         async with self._sending:
@@ -257,6 +256,17 @@ class Process:
         async with self._place.guard("wait"):
             return await self._place.engine.runs(self._place.container)
 
+    async def signal(self, number: int) -> None:
+        if self._code is not None:
+            return
+        look = await self._look()
+        if look.ended or not look.pid:
+            return
+        self._killed = self._killed or number == signal.SIGKILL
+        place = self._place
+        async with place.guard("signal"):
+            await place.inside.signal(number, look.pid, self._mark, self._user, adopted=bool(place.init.kind))
+
     async def kill(self) -> None:
         await finished(self._kill())
 
@@ -297,6 +307,9 @@ class Process:
 
     async def release(self) -> None:
         """Let go of the connection, leaving the process to itself. Idempotent."""
+        await finished(self._release())
+
+    async def _release(self) -> None:
         if self._pump is not None:
             await _cancelled(self._pump)
         connection, self._wire = self._wire, None

@@ -16,9 +16,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from benchflow.errors import ConfigError, SandboxBuildError
-from benchflow.sandbox.docker.build import pull
-from benchflow.sandbox.local import containers
+from benchflow.errors import BenchflowError, ConfigError, SandboxBuildError
 from benchflow.sandbox.local.archives import flatten
 from benchflow.sandbox.local.hostroot import host_view, limits, trust_environment
 from benchflow.sandbox.local.plan import ImageConfig
@@ -31,9 +29,6 @@ if TYPE_CHECKING:
     from benchflow.sandbox.local.engine import Engine
     from benchflow.sandbox.local.layers import Layer, LayerStore
     from benchflow.sandbox.local.steps import Log
-
-PULL_TIMEOUT = 300.0
-"""Seconds a pull may take before another base stands in; the build's own limit holds as well."""
 
 BASE_VARIABLE = "BENCHFLOW_LOCAL_BASE"
 """`host`, an unpacked root file system, or a tar of one: what stands in for images that cannot be had."""
@@ -121,19 +116,6 @@ class Bases:
 
         return kept_base(await self._store.ensure(key, make, on_wait=waiting(log)))
 
-    async def exported(self, engine: ContainerEngine, image: str, identity: str, log: Log) -> Base:
-        """An image of a container engine. `identity` is its id there. Raises SandboxBuildError and ENGINE_ERRORS."""
-
-        async def make(folder: Path) -> Mapping[str, object]:
-            log(f"exporting {image} (once)")
-            archive = folder.parent / "image.tar"
-            config = await containers.export(engine, image, archive)
-            about = await self.unpack(archive, folder)
-            archive.unlink()
-            return {**about, "text": image, "config": asdict(config)}
-
-        return kept_base(await self._store.ensure(digest("image", self.flavor, identity), make, on_wait=waiting(log)))
-
     async def unpack(self, archive: Path, folder: Path) -> dict[str, object]:
         """Unpack a tar or an image archive into the empty `folder`, and say what it is."""
         flat = folder.parent / "flat.tar"
@@ -145,26 +127,36 @@ class Bases:
     # -- names -----------------------------------------------------------------------------------------------
 
     async def _find(self, name: str, log: Log) -> Base | _Missing:
+        # Loaded here: its libraries are heavy, and many sandboxes need no container engine.
+        from benchflow.sandbox.local import containers
+
         async with containers.container_engine() as engine:
             if engine is None:
                 return self._remembered(name) or _Missing("no container engine answers")
             try:
-                return await self._from_engine(engine, name, log)
+                identity = await containers.image_id(engine, name)
+                if identity is None:
+                    if remembered := self._remembered(name):
+                        return remembered
+                    identity = await containers.pulled(engine, name, log)
+                base = await self._exported(engine, name, identity, log)
             except (*containers.ENGINE_ERRORS, SandboxBuildError) as error:
-                return self._remembered(name) or _Missing(str(error).strip() or type(error).__name__)
-
-    async def _from_engine(self, engine: ContainerEngine, name: str, log: Log) -> Base | _Missing:
-        identity = await containers.image_id(engine, name)
-        if identity is None:
-            if remembered := self._remembered(name):
-                return remembered
-            await pull(engine, name, log, PULL_TIMEOUT)
-            identity = await containers.image_id(engine, name)
-        if identity is None:
-            return _Missing("the container engine pulled it but does not have it")
-        base = await self.exported(engine, name, identity, log)
+                return self._remembered(name) or _Missing(_reason(error))
         self._remember(name, base)
         return base
+
+    async def _exported(self, engine: ContainerEngine, image: str, identity: str, log: Log) -> Base:
+        from benchflow.sandbox.local import containers
+
+        async def make(folder: Path) -> Mapping[str, object]:
+            log(f"exporting {image} (once)")
+            archive = folder.parent / "image.tar"
+            config = await containers.export(engine, image, archive)
+            about = await self.unpack(archive, folder)
+            archive.unlink()
+            return {**about, "text": image, "config": asdict(config)}
+
+        return kept_base(await self._store.ensure(digest("image", self.flavor, identity), make, on_wait=waiting(log)))
 
     def _remember(self, name: str, base: Base) -> None:
         path = self._name_path(name)
@@ -195,6 +187,12 @@ class Bases:
                 hint=f"set {BASE_VARIABLE} to `host`, to an unpacked root file system, or to a tar of one",
             ) from None
         return chosen, await self.at(Path(chosen), log)
+
+
+def _reason(error: Exception) -> str:
+    """What went wrong, on one line."""
+    text = error.message if isinstance(error, BenchflowError) else str(error)
+    return next(iter(text.strip().splitlines()), type(error).__name__)
 
 
 def _identify(path: Path) -> tuple[Path, tuple[str | int, ...]]:

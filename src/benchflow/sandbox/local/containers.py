@@ -14,15 +14,19 @@ import aiodocker
 import aiohttp
 
 from benchflow.errors import SandboxUnavailable
+from benchflow.sandbox.docker.build import pull
 from benchflow.sandbox.docker.engine import connect
 from benchflow.sandbox.local.archives import image_config
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping
     from pathlib import Path
 
     from benchflow.sandbox.docker.engine import Engine as ContainerEngine
     from benchflow.sandbox.local.plan import ImageConfig
+
+PULL_TIMEOUT = 300.0
+"""Seconds a pull may take before another base stands in; the build's own limit holds as well."""
 
 CHUNK = 1 << 20
 
@@ -52,6 +56,12 @@ async def image_id(engine: ContainerEngine, name: str) -> str | None:
             return None
         raise
     return str(found["Id"])
+
+
+async def pulled(engine: ContainerEngine, name: str, log: Callable[[str], None]) -> str:
+    """Have the engine pull an image; its id. Raises SandboxBuildError and ENGINE_ERRORS."""
+    await pull(engine, name, log, PULL_TIMEOUT)
+    return str((await engine.docker.images.inspect(name))["Id"])
 
 
 async def export(engine: ContainerEngine, image: str, target: Path) -> ImageConfig:

@@ -18,7 +18,6 @@ from benchflow.errors import SandboxBuildError
 from benchflow.sandbox.base import BUILD_TIMEOUT, BuildContext, HostRoot, ImageRef, RootFolder
 from benchflow.sandbox.dockerignore import context_files, read_inside
 from benchflow.sandbox.local.bases import BASE_VARIABLE, Base, Bases, digest, waiting
-from benchflow.sandbox.local.builders import build_elsewhere
 from benchflow.sandbox.local.dockerfile import parse
 from benchflow.sandbox.local.layers import LayerStore
 from benchflow.sandbox.local.plan import DEFAULT_PATH, base_name, needs_builder, plan
@@ -94,6 +93,7 @@ class Images:
     def __init__(self, engine: Engine, flavor: str, cache: Path) -> None:
         self._engine = engine
         self._flavor = flavor
+        self._cache = cache
         self._store = LayerStore(cache, engine.remove)
         self._bases = Bases(engine, self._store, cache / "names", flavor)
         self._slots = asyncio.Semaphore(CONCURRENT_STEPS)
@@ -112,6 +112,13 @@ class Images:
                 output="\n".join(progress.tail),
                 hint="raise build_timeout_sec in the task's [environment]",
             ) from None
+        except OSError as error:
+            raise SandboxBuildError(
+                f"the image cache {self._cache} cannot be used: {error}",
+                backend="local",
+                step=progress.step,
+                hint="make it writable and see that its disk has room, or set BENCHFLOW_LOCAL_DIR to another folder",
+            ) from error
         self._store.touch(made.kept)
         config = made.config
         env = {"PATH": DEFAULT_PATH, **config.env}
@@ -151,6 +158,9 @@ class Images:
             if not base.config.triggers:
                 return await self._build_on(base, dockerfile, files, progress)
             complication = (dockerfile.instructions[0], "its base image has ONBUILD triggers")
+        # Loaded here: its libraries are heavy, and few files need it.
+        from benchflow.sandbox.local.builders import build_elsewhere
+
         return await build_elsewhere(
             context, dockerfile, *complication, bases=self._bases, store=self._store, log=progress.log
         )

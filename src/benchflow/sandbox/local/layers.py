@@ -22,16 +22,17 @@ from contextlib import AbstractContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from benchflow.sandbox.local.channel import finish
 from benchflow.sandbox.local.locks import briefly, exclusively, is_locked, open_lock
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
     from pathlib import Path
 
 type Maker = Callable[[Path], Awaitable[Mapping[str, object]]]
 """Fills an empty folder and returns what is to be remembered about it."""
 
-type Remover = Callable[[Path], Awaitable[None]]
+type Remover = Callable[[Path], Coroutine[object, object, None]]
 """Removes a tree; what boxes wrote may belong to users that only the engine can act for."""
 
 
@@ -142,7 +143,7 @@ class LayerStore:
             work.rename(self._folder(key))
         finally:
             if work.exists():
-                await to_the_end(self._remove(work))
+                await finish(self._remove(work))
 
     def _leftovers(self, key: str = "") -> list[Path]:
         """What makers that died left behind. Only its maker's lock makes `key`'s own safe to touch."""
@@ -212,21 +213,6 @@ class LayerStore:
         for path in sorted(layers.iterdir()) if layers.is_dir() else ():
             with suppress(OSError):
                 yield path.name, (path / "layer.json").stat().st_mtime
-
-
-async def to_the_end(work: Awaitable[None]) -> None:
-    """Await `work` to its end however often we are cancelled; the cancellation is raised afterwards."""
-    task = asyncio.ensure_future(work)
-    cancelled = False
-    while not task.done():
-        try:
-            await asyncio.wait([task])
-        except asyncio.CancelledError:
-            cancelled = True
-    if cancelled:
-        task.exception()
-        raise asyncio.CancelledError
-    task.result()
 
 
 def _tree_bytes(folder: Path) -> int:

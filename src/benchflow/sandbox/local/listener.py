@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable
 
     from benchflow.sandbox.base import ConnectionHandler
 
@@ -23,7 +22,6 @@ class LocalListener:
         self._server = server
         self._port = port
         self._connections = connections
-        self._on_close: Callable[[LocalListener], None] | None = None
 
     @property
     def port(self) -> int:
@@ -66,5 +64,14 @@ class _Connections:
 async def serve(handler: ConnectionHandler, sock: socket.socket, port: int) -> LocalListener:
     """Serve a listening socket that was made inside a box."""
     connections = _Connections(handler)
-    server = await asyncio.start_server(connections.accept, sock=sock, limit=BUFFER_LIMIT)
+    try:
+        server = await asyncio.start_server(connections.accept, sock=sock, limit=BUFFER_LIMIT, start_serving=False)
+        try:
+            await server.start_serving()
+        except BaseException:
+            server.close()
+            raise
+    except BaseException:
+        sock.close()
+        raise
     return LocalListener(server, port, connections)

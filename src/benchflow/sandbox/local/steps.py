@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from benchflow.errors import SandboxBuildError, SandboxError
 from benchflow.sandbox.base import Network
+from benchflow.sandbox.local.channel import finish
 from benchflow.sandbox.local.copying import placed
-from benchflow.sandbox.local.layers import to_the_end
 from benchflow.sandbox.local.plan import CopyStep, RunStep
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ async def carry_out(step: Step, where: str, spec: BoxSpec, *, engine: Engine, lo
             else:
                 await _workdir(step, box)
         finally:
-            await to_the_end(box.stop())
+            await finish(box.stop())
     except SandboxBuildError:
         raise
     except (SandboxError, OSError) as error:

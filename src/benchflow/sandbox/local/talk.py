@@ -143,9 +143,15 @@ class Control:
     async def call(
         self, op: str, message: Mapping[str, object], descriptors: Sequence[int] = ()
     ) -> tuple[wire.Message, list[int]]:
-        """A request through the gate that has one reply."""
-        async with self.talk(op, message, descriptors) as talk:
-            return await talk.answer()
+        """A request through the gate that has one reply, and its descriptors, which belong to the caller then."""
+        received: list[int] = []
+        try:
+            async with self.talk(op, message, descriptors) as talk:
+                answer, received = await talk.answer()
+        except BaseException:
+            wire.close_all(received)
+            raise
+        return answer, received
 
     async def bypass(self, op: str) -> None:
         """A request with one reply, past the gate that the caller holds."""

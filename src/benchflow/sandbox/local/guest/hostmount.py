@@ -21,6 +21,15 @@ def prepare(layers: list[str]) -> None:
             _mount(root, about)
 
 
+def release(tree: str) -> None:
+    """Before a layer at `tree` is removed: unmount what `prepare` mounted there, or the host's files would be reached.
+
+    Raises OSError.
+    """
+    if os.path.exists(f"{tree}/host.json") and os.path.ismount(f"{tree}/root"):
+        kernel.unmount(f"{tree}/root")
+
+
 def _mount(root: str, about: str) -> None:
     with open(about) as file:
         lower = json.load(file)["lower"]

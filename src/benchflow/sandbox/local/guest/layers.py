@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from . import kernel, programs
@@ -26,14 +27,26 @@ def stack(request: StackRequest, *, user_namespace: bool) -> int:
         used = sum(_used(folder) for folder in request["charged"])
         options = {"size": str(max(request["tmpfs_bytes"] - used, MIN_TMPFS)), "mode": "0755"}
         kernel.place(kernel.new_mount("tmpfs", options, kernel.ATTR_NOSUID | kernel.ATTR_NODEV), request["home"])
+    fresh = not os.path.isdir(request["upper"])
     if request["copy"]:
         os.makedirs(request["upper"])
         programs.run(["cp", "-a", "--reflink=auto", f"{request['copy']}/.", request["upper"]])
     for folder in (request["upper"], request["work"], *([] if request["layers"] else [request["empty"]])):
         os.makedirs(folder, exist_ok=True)
+    if fresh and request["layers"]:
+        _resemble(request["upper"], request["layers"][0])
     return overlay(
         request["layers"] or [request["empty"]], request["upper"], request["work"], user_namespace=user_namespace
     )
+
+
+def _resemble(folder: str, model: str) -> None:
+    """Give the top folder the looks of the one below: it is seen as `/`, and a fork must leave no trace there."""
+    info = os.stat(model)
+    with suppress(OSError):  # an owner that is not mapped here
+        os.chown(folder, info.st_uid, info.st_gid)
+    os.chmod(folder, info.st_mode & 0o7777)
+    os.utime(folder, ns=(info.st_atime_ns, info.st_mtime_ns))
 
 
 def _used(folder: str) -> int:

@@ -218,6 +218,7 @@ def _unpack(request: UnpackRequest, reply: socket.socket) -> None:
 
 def _clean(request: CleanRequest, reply: socket.socket) -> None:
     for tree in request["trees"]:
+        hostmount.release(tree)
         try:
             kernel.unmount(tree)
         except OSError:

@@ -1,0 +1,92 @@
+"""Metrics and comparisons as text. Plain lines, so that they can be read in a log as well as on a terminal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from benchflow.job.metrics import Group, Metrics
+    from benchflow.job.score import Score
+
+EXAMPLE = 100
+"""Characters of an error's message that are shown."""
+
+
+def summary_text(metrics: Metrics) -> str:
+    overall = metrics.overall
+    rollouts = overall.score.total
+    lines = [f"{metrics.benchmark}: {rollouts} rollouts of {overall.tasks} tasks", score_line(overall.score)]
+    if len(metrics.groups) > 1:
+        lines += ["", *_table([("agent and model", *_HEAD), *(_group_cells(group) for group in metrics.groups)])]
+    if len(metrics.tags) > 1:
+        lines += ["", *_table([("tag", *_HEAD), *(_group_cells(group) for group in metrics.tags)])]
+    if any(one.k > 1 for one in overall.pass_k):
+        shown = [(str(one.k), percent(one.at), percent(one.hat), str(one.tasks)) for one in overall.pass_k]
+        lines += ["", *_table([("k", "pass@k", "pass^k", "tasks"), *shown])]
+    lines += ["", f"tool calls  {overall.tool_calls:.1f} per rollout"]
+    phases = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in overall.seconds.items())
+    lines += [f"time        {phases}", f"usage       {usage_line(overall.usage)}"]
+    if overall.errors:
+        cells = [
+            (error.boundary, error.kind, str(error.count), str(error.lost), _first_line(error.example))
+            for error in overall.errors
+        ]
+        lines += ["", *_table([("boundary", "error", "count", "lost", "such as"), *cells])]
+    return "\n".join(lines)
+
+
+def score_line(score: Score) -> str:
+    """`62 passed of 89 scored, 0 lost: 69.7 % [59.5, 78.3], mean reward 0.712`."""
+    low, high = score.interval
+    text = f"{score.passed} passed of {score.scored} scored, {score.lost} lost"
+    if missing := score.total - score.scored - score.lost:
+        text += f", {missing} not run"
+    if score.mean_reward is None:
+        return text
+    share = f"{percent(score.share)} [{low * 100:.1f}, {high * 100:.1f}]"
+    return f"{text}: {share}, mean reward {score.mean_reward:.3f}"
+
+
+def usage_line(usage: object) -> str:
+    """Tokens and cost, as far as anybody said."""
+    known = usage if isinstance(usage, dict) else {}
+    parts = [
+        f"{known[key]:,.0f} {word}"
+        for key, word in (
+            ("input_tokens", "tokens in"),
+            ("output_tokens", "tokens out"),
+            ("cached_tokens", "tokens from cache"),
+        )
+        if known.get(key) is not None
+    ]
+    if known.get("cost_usd") is not None:
+        parts.append(f"${known['cost_usd']:,.2f}")
+    return ", ".join(parts) or "unknown"
+
+
+def percent(share: float) -> str:
+    return f"{share * 100:.1f} %"
+
+
+_HEAD = ("passed", "scored", "lost", "share", "95 %", "mean reward")
+
+
+def _group_cells(group: Group) -> tuple[str, ...]:
+    score = group.score
+    low, high = score.interval
+    mean = "-" if score.mean_reward is None else f"{score.mean_reward:.3f}"
+    counts = str(score.passed), str(score.scored), str(score.lost)
+    return group.name, *counts, percent(score.share), f"[{low * 100:.1f}, {high * 100:.1f}]", mean
+
+
+def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def _first_line(text: str) -> str:
+    line = text.partition("\n")[0]
+    shown = "".join(char if char.isprintable() else "\ufffd" for char in line)
+    return shown if len(shown) <= EXAMPLE else f"{shown[:EXAMPLE]}..."
