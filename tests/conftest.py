@@ -7,6 +7,7 @@ so that a continuous-integration run can never be green by skipping.
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import os
 import shutil
 import socket
@@ -27,6 +28,11 @@ ROOTFS = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ben
 
 def _missing_command(*names: str) -> str:
     return "" if any(shutil.which(name) for name in names) else f"no {' or '.join(names)} on PATH"
+
+
+def _missing_module(*names: str) -> str:
+    absent = [name for name in names if importlib.util.find_spec(name) is None]
+    return f"no module {' or '.join(absent)} (uv sync --all-extras)" if absent else ""
 
 
 def _missing_engine(host: str) -> str:
@@ -69,6 +75,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "buildah": lambda: _missing_command("buildah"),
     "git": lambda: _missing_command("git"),
     "node": lambda: _missing_command("node"),
+    "litellm": lambda: _missing_module("litellm", "mcp"),
     "browser": lambda: _missing_command("chromium"),
 }
 """Part name -> a probe that returns what is missing, or nothing."""

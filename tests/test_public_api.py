@@ -11,6 +11,7 @@ PUBLIC = {
     *("SDK", "Agent", "Environment", "Runtime", "RuntimeConfig", "run"),
     *("Rollout", "RolloutConfig", "RolloutResult", "Role", "Scene", "Turn"),
     *("Sandbox", "ExecResult", "ACPError", "__version__"),
+    *("Job", "JobConfig", "JobResult", "RetryConfig", "collect_metrics"),
     *("Rubric", "RewardFunc", "RewardEvent", "VerifyResult"),
     *("TestRewardFunc", "StringMatchRewardFunc", "LLMJudgeRewardFunc"),
 }

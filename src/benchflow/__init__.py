@@ -7,6 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from benchflow.errors import ACPError
+    from benchflow.job.config import JobConfig, RetryConfig
+    from benchflow.job.job import Job
+    from benchflow.job.metrics import collect_metrics
+    from benchflow.job.summary import JobResult
     from benchflow.rollout.api import SDK, Agent, Environment, Runtime, RuntimeConfig, run
     from benchflow.rollout.config import RolloutConfig
     from benchflow.rollout.lifecycle import Rollout
@@ -21,6 +25,10 @@ __version__ = "0.1.0"
 
 _ROOMS = {
     "errors": ("ACPError",),
+    "job.config": ("JobConfig", "RetryConfig"),
+    "job.job": ("Job",),
+    "job.metrics": ("collect_metrics",),
+    "job.summary": ("JobResult",),
     "rollout.api": ("SDK", "Agent", "Environment", "Runtime", "RuntimeConfig", "run"),
     "rollout.config": ("RolloutConfig",),
     "rollout.lifecycle": ("Rollout",),
@@ -39,7 +47,11 @@ __all__ = [
     "Agent",
     "Environment",
     "ExecResult",
+    "Job",
+    "JobConfig",
+    "JobResult",
     "LLMJudgeRewardFunc",
+    "RetryConfig",
     "RewardEvent",
     "RewardFunc",
     "Role",
@@ -56,6 +68,7 @@ __all__ = [
     "Turn",
     "VerifyResult",
     "__version__",
+    "collect_metrics",
     "run",
 ]
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import sys
@@ -15,6 +16,8 @@ from benchflow.cli.cleanup import human_size, parse_age
 from benchflow.cli.sandbox import app as sandbox_app
 from benchflow.cli.sandbox import human_age
 from benchflow.sandbox import registry
+from benchflow.sandbox.base import HostRoot, Network, Owner, SandboxSpec
+from benchflow.sandbox.local.backend import LocalBackend
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -111,7 +114,7 @@ def test_list_shows_whose_each_is() -> None:
 
 def test_list_passes_over_what_does_not_work() -> None:
     result = CliRunner().invoke(sandbox_app, ["list"])
-    assert "skipped absent: absent check: no engine" in result.stderr
+    assert "skipped absent check: no engine" in result.stderr
     assert "absent" not in result.stdout
 
 
@@ -124,6 +127,33 @@ def test_list_as_json() -> None:
 def test_list_of_nothing(shelf: Path) -> None:
     shelf.write_text("[]")
     assert run("list", app=sandbox_app) == "no sandboxes\n"
+
+
+@pytest.mark.needs("local")
+async def test_list_and_cleanup_of_a_real_one() -> None:
+    backend = LocalBackend()
+    spec = SandboxSpec(HostRoot(), network=Network("no-network"), owner=Owner("a-job", "a-rollout"))
+    try:
+        async with backend.create(spec) as sandbox:
+            listed = json.loads(await bench("sandbox", "list", "--json"))["sandboxes"]
+            mine = next(each for each in listed if each["id"] == sandbox.id)
+            assert (mine["backend"], mine["job"], mine["rollout"]) == ("local", "a-job", "a-rollout")
+            assert (mine["owner_pid"], mine["owner_alive"]) == (os.getpid(), True)
+            assert sandbox.id not in await bench("cleanup", "--dry-run")
+            assert (await sandbox.exec(["true"])).ok
+        assert sandbox.id not in await bench("sandbox", "list")
+    finally:
+        await backend.close()
+
+
+async def bench(*args: str) -> str:
+    """The command as a user runs it, in a process of its own."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "benchflow.cli.app", *args, stdout=asyncio.subprocess.PIPE
+    )
+    out, _ = await process.communicate()
+    assert process.returncode == 0
+    return out.decode()
 
 
 def test_cleanup_removes_only_what_has_no_owner(shelf: Path) -> None:

@@ -161,3 +161,17 @@ def test_the_registry_loads_no_backend() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     heavy = ("aiodocker", "aiohttp", "benchflow.sandbox.docker", "benchflow.sandbox.local")
     assert [name for name in done.stdout.split() if name.startswith(heavy)] == []
+
+
+@pytest.mark.needs("docker")
+async def test_auto_is_docker_where_an_engine_answers() -> None:
+    backend, reason = await choose_backend()
+    assert (backend.name, reason) == ("docker", "sandbox: docker (chosen by auto)")
+
+
+@pytest.mark.needs("local")
+async def test_auto_is_local_where_no_engine_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/no.sock")
+    backend, reason = await choose_backend()
+    assert backend.name == "local"
+    assert f"{tmp_path}/no.sock" in reason

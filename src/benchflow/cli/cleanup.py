@@ -99,7 +99,7 @@ def _report(done: list[Cleaned], *, dry_run: bool) -> None:
     out = console()
     for each in done:
         if each.skipped:
-            err_console().print(f"skipped {each.backend}: {each.skipped}", markup=False, soft_wrap=True)
+            err_console().print(f"skipped {each.skipped}", markup=False, soft_wrap=True)
             continue
         for info in each.sandboxes:
             of = f" of {info.job}/{info.rollout}" if info.job or info.rollout else ""

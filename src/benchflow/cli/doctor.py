@@ -66,6 +66,21 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "benchflow"
 
 
+def check_credentials() -> list[Check]:
+    """Which credentials are found here, by name alone, and which agents they are for."""
+    from benchflow.agent.catalog import load_agents
+    from benchflow.agent.credentials import found_here, read_dotenv
+
+    users: dict[str, list[str]] = {}
+    for spec in load_agents().values():
+        for name in found_here(spec, os.environ, Path.home(), read_dotenv(Path.cwd())):
+            users.setdefault(name, []).append(spec.name)
+    if not users:
+        fix = "export ANTHROPIC_API_KEY=... (bench agent list names them all)"
+        return [Check("credentials", ok=False, detail="none found; the oracle needs none", fix=fix)]
+    return [Check(name, ok=True, detail=f"for {', '.join(agents)}") for name, agents in users.items()]
+
+
 def check_caches() -> list[Check]:
     folder = cache_folder()
     kinds = sorted(entry.name for entry in folder.iterdir() if entry.is_dir()) if folder.is_dir() else []
@@ -81,6 +96,7 @@ async def gather_checks() -> dict[str, list[Check]]:
         "machine": check_host(),
         "docker sandbox": list(await probe_docker()),
         "local sandbox": list(probe_local()),
+        "credentials": check_credentials(),
         "caches": check_caches(),
     }
 

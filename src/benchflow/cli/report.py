@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 from rich.text import Text
 
-from benchflow.cli.console import console
+from benchflow.cli.console import console, print_json
+from benchflow.task.problem import printable
 from benchflow.trajectory.reader import read_events, tool_calls
 
 if TYPE_CHECKING:
@@ -64,24 +66,24 @@ def print_plan(plan: Plan) -> None:
 
 
 def print_jobs(jobs: Sequence[JobInfo]) -> None:
-    """One row per job."""
-    table = Table("job", "state", "agents", "models", "tasks", "passed", "scored", "lost", "total", "share", "95 %")
-    table.box, table.pad_edge = None, False
+    """One line per job."""
+    from benchflow.job.metrics_text import percent, table_lines
+
+    lines = [["job", "state", "agents", "models", "tasks", "passed", "scored", "lost", "total", "share", "95 %"]]
     for job in jobs:
         score = job.score
         low, high = score.interval
-        share = [f"{score.share * 100:.1f} %", f"[{low * 100:.1f}, {high * 100:.1f}]"] if score.scored else ["-", "-"]
+        share = [percent(score.share), f"[{low * 100:.1f}, {high * 100:.1f}]"] if score.scored else ["-", "-"]
         words = [job.path.name, job.state, ", ".join(job.agents), ", ".join(job.models)]
         counts = [job.tasks, score.passed, score.scored, score.lost, score.total]
-        table.add_row(*map(_clean, words), *map(str, counts), *share)
-    console().print(table)
+        lines.append([printable(text) for text in (*words, *map(str, counts), *share)])
+    _print_lines(table_lines(lines))
 
 
 def print_job(folder: Path, *, as_json: bool) -> None:
     """Every rollout of a job that counts, and what they add up to."""
-    from benchflow.cli.console import print_json
     from benchflow.job.listing import job_info
-    from benchflow.job.metrics_text import score_line
+    from benchflow.job.metrics_text import score_line, table_lines
     from benchflow.job.store import settled, unreadable
 
     info = job_info(folder)
@@ -90,21 +92,21 @@ def print_job(folder: Path, *, as_json: bool) -> None:
     if as_json:
         print_json({**info.to_json(), "unreadable": problems, "rollouts": [row.to_json() for row in rows]})
         return
-    out = console()
-    out.print(Text(f"{folder}: {info.state}", style="bold"))
-    table = Table("task", "agent", "model", "attempt", "tries", "reward", "seconds", "tool calls", "folder")
-    table.box, table.pad_edge = None, False
+    lines = [["task", "agent", "model", "attempt", "tries", "reward", "seconds", "tool calls", "folder"]]
     for row in rows:
         reward = (
             f"{row.reward:g}" if row.reward is not None else f"lost: {row.error.kind if row.error else 'no reward'}"
         )
-        words = [_clean(row.task), _clean(row.agent), _clean(row.model or "")]
+        words = [printable(text) for text in (row.task, row.agent, row.model or "")]
         numbers = [str(row.attempt), str(row.tried), reward, f"{row.seconds:.1f}", str(row.n_tool_calls)]
-        table.add_row(*words, *numbers, row.rollout_dir.name)
-    out.print(table)
-    for problem in problems:
-        out.print(_clean(f"unreadable: {problem}"))
-    out.print(score_line(info.score))
+        lines.append([*words, *numbers, row.rollout_dir.name])
+    remarks = [f"unreadable: {printable(problem)}" for problem in problems]
+    _print_lines([f"{folder}: {info.state}", *table_lines(lines), *remarks, score_line(info.score)])
+
+
+def _print_lines(lines: Sequence[str]) -> None:
+    """As they are: a table of thousands is neither wrapped nor cut."""
+    sys.stdout.write("\n".join(lines) + "\n")
 
 
 def _clean(text: str, *, keep_lines: bool = False) -> Text:

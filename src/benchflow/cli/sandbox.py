@@ -82,7 +82,7 @@ def list_sandboxes(
         )
         return
     for each in skipped:
-        err_console().print(f"skipped {each.backend}: {each.skipped}", markup=False, soft_wrap=True)
+        err_console().print(f"skipped {each.skipped}", markup=False, soft_wrap=True)
     if not found:
         console().print("no sandboxes")
         return

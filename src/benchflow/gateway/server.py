@@ -113,11 +113,11 @@ class Gateway:
         speaks = f"{account.provider} speaks {' and '.join(account.dialects)}, not {route.dialect.name}"
         if self._translator is None:
             raise Refusal(400, f"{speaks}, and there is no translator: install benchflow[litellm]")
-        if missing := self._translator.missing(account, route.dialect.name):
+        if missing := self._translator.missing(account):
             raise Refusal(400, f"{speaks}: {missing}")
         if route.operation != "generate":
             raise Refusal(404, f"{speaks}, and only answers of models can be translated")
         try:
-            return await self._translator.upstream(account, route.dialect.name)
+            return await self._translator.upstream(account)
         except ModelError as error:
             raise Refusal(502, f"{speaks}: {error.message}") from None

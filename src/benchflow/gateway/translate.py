@@ -5,20 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from benchflow.agent.spec import Dialect
     from benchflow.gateway.account import Account
     from benchflow.gateway.upstream import Upstream
 
 
 class Translator(Protocol):
-    """Makes a provider answer in a dialect that is not its own. One serves a whole gateway."""
+    """Makes a provider answer in dialects that are not its own. One serves a whole gateway."""
 
-    def missing(self, account: Account, dialect: Dialect) -> str:
-        """Why this account cannot be asked in `dialect`; nothing when it can. Starts nothing."""
+    def missing(self, account: Account) -> str:
+        """Why this account cannot be asked in another dialect than its own; nothing when it can. Starts nothing."""
         ...
 
-    async def upstream(self, account: Account, dialect: Dialect) -> Upstream:
-        """Who answers requests of `dialect` on this account. Starts what it needs; raises ModelError if that fails."""
+    async def upstream(self, account: Account) -> Upstream:
+        """Who answers requests of any dialect on this account. Starts what it needs; raises ModelError if that fails."""
         ...
 
     async def close(self) -> None:

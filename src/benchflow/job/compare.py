@@ -202,4 +202,4 @@ def _needed_text(needed: Needed) -> str:
         return f"undecided; about {needed.attempts} attempts at each task on each side would settle it"
     if needed.tasks:
         return f"undecided; more attempts would not settle it, about {needed.tasks} tasks would"
-    return "undecided, and nothing points either way"
+    return "undecided, and nothing says what would settle it"

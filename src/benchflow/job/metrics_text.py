@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from benchflow.task.problem import printable
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -19,12 +21,16 @@ def summary_text(metrics: Metrics) -> str:
     rollouts = overall.score.total
     lines = [f"{metrics.benchmark}: {rollouts} rollouts of {overall.tasks} tasks", score_line(overall.score)]
     if len(metrics.groups) > 1:
-        lines += ["", *_table([("agent and model", *_HEAD), *(_group_cells(group) for group in metrics.groups)])]
+        lines += ["", *table_lines([("agent and model", *_HEAD), *(_group_cells(group) for group in metrics.groups)])]
     if len(metrics.tags) > 1:
-        lines += ["", *_table([("tag", *_HEAD), *(_group_cells(group) for group in metrics.tags)])]
-    if any(one.k > 1 for one in overall.pass_k):
-        shown = [(str(one.k), percent(one.at), percent(one.hat), str(one.tasks)) for one in overall.pass_k]
-        lines += ["", *_table([("k", "pass@k", "pass^k", "tasks"), *shown])]
+        lines += ["", *table_lines([("tag", *_HEAD), *(_group_cells(group) for group in metrics.tags)])]
+    shown = [
+        (group.name, str(one.k), percent(one.at), percent(one.hat), str(one.tasks))
+        for group in metrics.groups
+        for one in group.pass_k
+    ]
+    if len(shown) > len(metrics.groups):
+        lines += ["", *table_lines([("agent and model", "k", "pass@k", "pass^k", "tasks"), *shown])]
     lines += ["", f"tool calls  {overall.tool_calls:.1f} per rollout"]
     phases = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in overall.seconds.items())
     lines += [f"time        {phases}", f"usage       {usage_line(overall.usage)}"]
@@ -33,7 +39,7 @@ def summary_text(metrics: Metrics) -> str:
             (error.boundary, error.kind, str(error.count), str(error.lost), _first_line(error.example))
             for error in overall.errors
         ]
-        lines += ["", *_table([("boundary", "error", "count", "lost", "such as"), *cells])]
+        lines += ["", *table_lines([("boundary", "error", "count", "lost", "such as"), *cells])]
     return "\n".join(lines)
 
 
@@ -81,12 +87,12 @@ def _group_cells(group: Group) -> tuple[str, ...]:
     return group.name, *counts, percent(score.share), f"[{low * 100:.1f}, {high * 100:.1f}]", mean
 
 
-def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
+def table_lines(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows as lines with their columns under each other; the first row is the head."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
 def _first_line(text: str) -> str:
-    line = text.partition("\n")[0]
-    shown = "".join(char if char.isprintable() else "\ufffd" for char in line)
+    shown = printable(text.partition("\n")[0])
     return shown if len(shown) <= EXAMPLE else f"{shown[:EXAMPLE]}..."

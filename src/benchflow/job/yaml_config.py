@@ -75,7 +75,7 @@ def job_from_yaml(path: Path | str) -> JobFile:
     if "scenes" in found:
         values["scenes"] = read_scenes(found, str(file))
     else:
-        values |= {key: _matrix(found[key], f"{file}: {key}") for key in ("agent", "model") if key in found}
+        values |= {key: _one_or_more(found[key], f"{file}: {key}") for key in ("agent", "model") if found.get(key)}
         values["prompts"] = read_prompts(found, str(file))
     try:
         if "retry" in found:
@@ -107,8 +107,8 @@ def _retry(value: object) -> RetryConfig:
     return RetryConfig(**numbers)
 
 
-def _matrix(value: object, where: str) -> str | list[str] | None:
-    return _texts(value, where) if isinstance(value, list) else optional_text(value, where)
+def _one_or_more(value: object, where: str) -> str | list[str]:
+    return _texts(value, where) if isinstance(value, list) else text(value, where)
 
 
 def _texts(value: object, where: str) -> list[str]:

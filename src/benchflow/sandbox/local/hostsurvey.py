@@ -3,7 +3,8 @@
 Seen as they are: /usr (with /bin, /sbin and /lib*), and what package managers keep about installed packages; in them
 everything that not every user of the host may read, and every mount point, is hidden. Copied: the files of /etc that
 every user may read and that look like no secret, with accounts reduced to those of the system. All else is an
-empty folder or does not exist. The survey only reads; `hostroot` carries it out.
+empty folder or does not exist. The survey only reads; `hostroot` carries it out. It holds for the moment it was made:
+a file below /usr that becomes private later stays visible until the next one, to boxes that started before.
 """
 
 from __future__ import annotations

@@ -160,6 +160,6 @@ class ForkContract:
 
 async def _more_lines(box: Sandbox, folder: str) -> None:
     """Until the log has grown by a hundred lines: whoever writes it is alive."""
-    script = f"n=$(wc -l < {folder}/log || echo 0); while [ $(wc -l < {folder}/log) -lt $((n + 100)) ]; do :; done"
+    script = f"n=$(wc -l < {folder}/log || echo 0); while [ $(wc -l < {folder}/log || echo 0) -lt $((n + 100)) ]; do :; done"
     result = await box.exec(script, timeout=60)
     assert result.ok, result

@@ -1,0 +1,271 @@
+"""Agents of one dialect on providers of another, translated by LiteLLM in its own process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import anthropic
+import openai
+import pytest
+from aiohttp import web
+
+from benchflow.errors import ModelError
+from benchflow.gateway.litellm_bridge.calls import arguments
+from benchflow.gateway.litellm_bridge.translator import LiteLLMTranslator
+from benchflow.gateway.refusal import Refusal
+from benchflow.gateway.server import Gateway
+from benchflow.testing.model import wire
+from benchflow.testing.model_server import Fail, ModelServer, Run, Say
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from tests.gateway.conftest import Bench
+
+    from benchflow.agent.spec import Dialect
+    from benchflow.gateway.account import Account
+    from benchflow.gateway.admission import Pass
+
+SHELL: dict[str, Any] = {"type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"]}
+SCRIPT = [Run("echo hi", text="I run it."), Say("All done.")]
+CLIENTS: list[Dialect] = ["anthropic", "openai-chat", "openai-responses", "gemini"]
+
+
+@pytest.fixture(scope="module")
+async def translator() -> AsyncIterator[LiteLLMTranslator]:
+    """One for all tests here: it takes long to start."""
+    made = LiteLLMTranslator()
+    yield made
+    await made.close()
+
+
+class Lent:
+    """A translator that a gateway uses and does not close."""
+
+    def __init__(self, translator: LiteLLMTranslator) -> None:
+        self.missing = translator.missing
+        self.upstream = translator.upstream
+
+    async def close(self) -> None:
+        pass
+
+
+async def admitted(
+    bench: Bench, translator: LiteLLMTranslator, url: str, dialect: Dialect, **more: Any
+) -> tuple[Pass, str]:
+    gateway = await bench.gateway(Gateway(translator=Lent(translator)))
+    pass_ = gateway.admit(bench.account(url, dialect, **more), bench.ledger)
+    return pass_, await bench.open(pass_)
+
+
+def books(bench: Bench, pass_: Pass, key: str, *, generated: int) -> list[Any]:
+    made: list[Any] = bench.exchanges()
+    assert [(one["status"], one["ended"]) for one in made] == [(200, "complete")] * generated
+    for one in made:
+        assert (one["tokens"]["input"], one["tokens"]["output"]) == (wire.INPUT_TOKENS, wire.OUTPUT_TOKENS)
+    assert pass_.usage.requests == generated
+    assert key not in bench.path.read_text()
+    return made
+
+
+pytestmark = [pytest.mark.needs("litellm"), pytest.mark.asyncio(loop_scope="module")]
+
+
+async def test_an_anthropic_agent_on_a_provider_of_openais_chat(
+    bench: Bench, translator: LiteLLMTranslator, key: str
+) -> None:
+    async with ModelServer(SCRIPT) as model:
+        pass_, root = await admitted(bench, translator, model.url, "openai-chat")
+        tools: Any = [{"name": "bash", "description": "a shell", "input_schema": SHELL}]
+        messages: Any = [{"role": "user", "content": "hi"}]
+        async with anthropic.AsyncAnthropic(base_url=root, api_key=pass_.token) as client:
+            common: Any = {"model": "gpt-5.5", "max_tokens": 99, "tools": tools}
+            first = await client.messages.create(**common, messages=messages)
+            assert first.stop_reason == "tool_use"
+            (call,) = [block for block in first.content if block.type == "tool_use"]
+            assert call.input == {"command": "echo hi"}
+            messages += [
+                {"role": "assistant", "content": [block.model_dump() for block in first.content]},
+                {"role": "user", "content": [{"type": "tool_result", "tool_use_id": call.id, "content": "hi"}]},
+            ]
+            async with client.messages.stream(**common, messages=messages) as stream:
+                assert (await stream.get_final_message()).content[-1].text == "All done."  # type: ignore[union-attr]
+        assert [request.path for request in model.requests] == ["/v1/chat/completions"] * 2
+        assert {request.headers["Authorization"] for request in model.requests} == {f"Bearer {key}"}
+    made = books(bench, pass_, key, generated=2)
+    assert [one["dialect"] for one in made] == ["anthropic"] * 2
+    assert all(one["cost"] for one in made)
+
+
+async def test_an_agent_of_openais_responses_on_anthropic(
+    bench: Bench, translator: LiteLLMTranslator, key: str
+) -> None:
+    async with ModelServer(SCRIPT) as model:
+        pass_, root = await admitted(bench, translator, model.url, "anthropic")
+        tools: Any = [
+            {"type": "function", "name": "bash", "parameters": SHELL, "strict": False},
+            {"type": "custom", "name": "apply_patch", "format": {"type": "text"}},
+            {"type": "web_search"},
+        ]
+        common: Any = {"model": "claude-sonnet-4-6", "tools": tools, "store": False, "instructions": "Be brief."}
+        asked: Any = [{"role": "user", "content": "hi"}]
+        async with openai.AsyncOpenAI(base_url=f"{root}/v1", api_key=pass_.token) as client:
+            async with client.responses.stream(**common, input=asked) as stream:
+                first = await stream.get_final_response()
+            (call,) = [item for item in first.output if item.type == "function_call"]
+            assert json.loads(call.arguments) == {"command": "echo hi"}
+            asked += [
+                {"type": "function_call", "call_id": call.call_id, "name": "bash", "arguments": call.arguments},
+                {"type": "function_call_output", "call_id": call.call_id, "output": "hi"},
+            ]
+            second = await client.responses.create(**common, input=asked)
+            assert second.output_text == "All done."
+        assert [request.path for request in model.requests] == ["/v1/messages"] * 2
+        assert {request.headers["x-api-key"] for request in model.requests} == {key}
+        assert "Be brief." in model.requests[0].text
+    books(bench, pass_, key, generated=2)
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("provider", ["anthropic", "openai-chat", "gemini"])
+@pytest.mark.parametrize("client", CLIENTS)
+async def test_every_dialect_on_every_other(
+    bench: Bench, translator: LiteLLMTranslator, key: str, client: Dialect, provider: Dialect, stream: bool
+) -> None:
+    if client == provider:
+        return
+    tool = {"name": "bash", "parameters": SHELL}
+    said = [{"role": "user", "content": "hi"}]
+    bodies: dict[Dialect, tuple[str, Any]] = {
+        "anthropic": (
+            "/v1/messages",
+            {"max_tokens": 9, "messages": said, "tools": [{"name": "bash", "input_schema": SHELL}]},
+        ),
+        "openai-chat": (
+            "/v1/chat/completions",
+            {
+                "messages": said,
+                "tools": [{"type": "function", "function": tool}],
+                "stream_options": {"include_usage": True},
+            },
+        ),
+        "openai-responses": ("/v1/responses", {"input": said, "tools": [{"type": "function", **tool}]}),
+        "gemini": (
+            f"/v1beta/models/m-1:{'streamGenerateContent?alt=sse' if stream else 'generateContent'}",
+            {"contents": [{"role": "user", "parts": [{"text": "hi"}]}], "tools": [{"functionDeclarations": [tool]}]},
+        ),
+    }
+    path, body = bodies[client]
+    asked = body if client == "gemini" else {**body, "model": "m-1", "stream": stream}
+    async with ModelServer(SCRIPT) as model:
+        pass_, root = await admitted(bench, translator, model.url, provider)
+        headers = {"Authorization": f"Bearer {pass_.token}"}
+        async with bench.http.post(f"{root}{path}", json=asked, headers=headers) as reply:
+            text = await reply.text()
+            assert reply.status == 200, text
+        assert len(model.requests) == 1
+    (exchange,) = bench.exchanges()
+    assert exchange["ended"] == "complete"
+    document = json.dumps(exchange["response"])
+    assert "echo hi" in document
+    assert "I run it." in document
+    assert exchange["tokens"] is not None
+
+
+async def test_a_busy_provider_is_waited_for_also_behind_a_translator(
+    bench: Bench, translator: LiteLLMTranslator
+) -> None:
+    async with ModelServer([Fail(429, retry_after=0.01), Say("there")]) as model:
+        pass_, root = await admitted(bench, translator, model.url, "openai-chat")
+        body = {"model": "m-1", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]}
+        async with bench.http.post(f"{root}/v1/messages", json=body, headers={"x-api-key": pass_.token}) as reply:
+            assert reply.status == 200
+    assert [one["retries"][0]["status"] for one in bench.exchanges()] == [429]  # type: ignore[index]
+
+
+async def test_a_dead_key_is_fatal_also_behind_a_translator(bench: Bench, translator: LiteLLMTranslator) -> None:
+    async with ModelServer([Fail(401), Say("never")]) as model:
+        pass_, root = await admitted(bench, translator, model.url, "anthropic")
+        body = {"model": "m-1", "messages": [{"role": "user", "content": "hi"}]}
+        headers = {"Authorization": f"Bearer {pass_.token}"}
+        async with bench.http.post(f"{root}/v1/chat/completions", json=body, headers=headers) as reply:
+            assert reply.status == 401
+    assert pass_.tripped is not None
+    assert pass_.tripped.kind == "key"
+
+
+async def test_an_agent_cannot_make_the_translator_fetch_anything(bench: Bench, translator: LiteLLMTranslator) -> None:
+    fetched: list[str] = []
+
+    async def handler(request: web.BaseRequest) -> web.Response:
+        fetched.append(request.path)
+        return web.Response(body=b"\x89PNG", content_type="image/png")
+
+    elsewhere = (await bench.provider(handler)).replace("127.0.0.1", "127.0.0.2")
+    async with ModelServer([Say("ok")]) as model:
+        pass_, root = await admitted(bench, translator, model.url, "anthropic")
+        headers = {"Authorization": f"Bearer {pass_.token}"}
+        image = {"type": "image_url", "image_url": {"url": f"{elsewhere}/secret.png"}}
+        messages = [{"role": "user", "content": [{"type": "text", "text": "hi"}, image]}]
+        params: list[dict[str, Any]] = [
+            {"messages": messages},
+            {"messages": [{"role": "user", "content": "hi"}], "api_base": elsewhere, "base_url": elsewhere},
+            {
+                "messages": [{"role": "user", "content": "hi"}],
+                "fallbacks": [{"model": "openai/x", "api_base": elsewhere}],
+            },
+        ]
+        for more in params:
+            async with bench.http.post(
+                f"{root}/v1/chat/completions", json={"model": "m-1", **more}, headers=headers
+            ) as reply:
+                await reply.read()
+    assert fetched == []
+
+
+@pytest.mark.parametrize("model", ["../../etc", "a b", "", "x?y", "-x", "a\nb"])
+def test_a_model_is_a_name(model: str) -> None:
+    with pytest.raises(Refusal):
+        arguments("openai-chat", {}, model)
+
+
+def test_only_what_a_dialect_has_is_passed_on() -> None:
+    body = {"messages": [], "api_base": "http://x", "vertex_credentials": "/etc/passwd", "temperature": None, "n": 2}
+    assert arguments("openai-chat", body, "m") == {"messages": [], "n": 2}
+
+
+async def test_no_key_is_in_the_process_and_it_ends_with_its_gateway(
+    bench: Bench, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", key)
+    own = LiteLLMTranslator()
+    async with ModelServer([Say("ok")]) as model:
+        async with Gateway(translator=own) as gateway:
+            pass_ = gateway.admit(bench.account(model.url, "openai-chat"), bench.ledger)
+            root = await bench.open(pass_)
+            body = {"model": "m-1", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]}
+            async with bench.http.post(f"{root}/v1/messages", json=body, headers={"x-api-key": pass_.token}) as reply:
+                assert reply.status == 200
+            assert own._process is not None
+            assert own._folder is not None
+            pid, folder = own._process.pid, Path(own._folder.name)
+            seen = Path(f"/proc/{pid}/cmdline").read_bytes() + Path(f"/proc/{pid}/environ").read_bytes()
+            assert key.encode() not in seen
+            assert folder.stat().st_mode & 0o077 == 0
+        assert not Path(f"/proc/{pid}").exists()
+        assert not folder.exists()
+
+
+async def test_a_translator_that_cannot_start_says_why(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchflow.gateway.litellm_bridge.translator.sys.executable", "/bin/false")
+    account: Account = bench.account("http://127.0.0.1:9", "openai-chat")
+    own = LiteLLMTranslator()
+    with pytest.raises(ModelError, match="does not start"):
+        await own.upstream(account)
+    await own.close()
+    await asyncio.sleep(0)
+    assert os.access("/bin/false", os.X_OK)

@@ -1,0 +1,69 @@
+"""What makes two rollouts the same measurement, and what does not."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from benchflow.job.identity import measurement_id
+from benchflow.job.plan import measure
+from benchflow.rollout.config import RolloutConfig
+from benchflow.rollout.scene import Role, Scene, Turn
+
+if TYPE_CHECKING:
+    from conftest import MakeTask
+
+pytestmark = pytest.mark.needs("local")
+
+
+async def ident(folder: Path, **settings: Any) -> str:
+    return (await measure(RolloutConfig(**{"task_path": folder, "environment": "local", **settings}))).id
+
+
+async def test_what_changes_the_measurement(make_task: MakeTask, local: str) -> None:
+    folder = make_task("t")
+    scenes = [Scene.single("nop", "m")]
+    base = await ident(folder, scenes=scenes)
+    others: list[dict[str, Any]] = [
+        {"scenes": [Scene.single("oracle", "m")]},
+        {"scenes": [Scene.single("nop", "n")]},
+        {"scenes": [Scene.single("nop", "m", prompts=[None, "again"])]},
+        {"scenes": [Scene.single("nop", "m", name="other")]},
+        {"scenes": [Scene([Role("agent", "nop", "m", {"A": "1"})], [Turn("agent")])]},
+        {"scenes": scenes, "sandbox_user": None},
+        {"scenes": scenes, "agent_timeout": 5},
+        {"scenes": scenes, "agent_env": {"MODE": "fast"}},
+        {"scenes": scenes, "agent_env": {"MODE": "slow"}},
+    ]
+    found = [await ident(folder, **other) for other in others]
+    assert len({base, *found}) == len(others) + 1
+    (folder / "tests" / "test.sh").write_text("#!/bin/sh\necho 1 > /logs/verifier/reward.txt\n")
+    assert await ident(folder, scenes=scenes) not in {base, *found}
+
+
+async def test_what_does_not(make_task: MakeTask, tmp_path: Path, local: str) -> None:
+    folder = make_task("t")
+    base = await ident(folder)
+    moved = tmp_path / "elsewhere" / "t"
+    moved.parent.mkdir()
+    folder.rename(moved)
+    assert await ident(moved, jobs_dir=tmp_path, job_name="x", sandbox_setup_timeout=7, labels={"a": 1}) == base
+    keys = [await ident(moved, agent_env={"API_KEY": value}) for value in ("one", "two")]
+    assert keys[0] == keys[1] != base
+
+
+async def test_the_version_of_an_agent_counts(make_task: MakeTask, local: str) -> None:
+    found = await measure(RolloutConfig(task_path=make_task("t"), environment="local"))
+    ((role, player),) = found.plan.players.items()
+    specs = [player.spec.model_copy(update={"install": dataclasses_install(version)}) for version in ("1", "2")]
+    plans = [dataclasses.replace(found.plan, players={role: dataclasses.replace(player, spec=spec)}) for spec in specs]
+    assert len({measurement_id(found.config, plan, found.digest) for plan in plans}) == 2
+
+
+def dataclasses_install(version: str) -> Any:
+    from benchflow.agent.spec import Install
+
+    return Install(npm=(f"some-agent@{version}.0.0",), node="22")

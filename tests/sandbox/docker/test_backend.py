@@ -1,0 +1,164 @@
+"""The backend on real engines: many at once, what others do to our containers, and what is never touched."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from benchflow.errors import SandboxError, SandboxGone, SandboxUnsupported
+from benchflow.sandbox.base import HostRoot, ImageRef, Limits, Network, Owner, RootFolder, SandboxSpec
+from benchflow.sandbox.docker import labels
+from benchflow.sandbox.docker.probe import probe
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import aiodocker
+
+    from benchflow.sandbox.docker.backend import DockerBackend
+
+IMAGE = ImageRef("debian:bookworm-slim")
+OFFLINE = SandboxSpec(IMAGE, network=Network("no-network"), owner=Owner("job", "rollout"))
+
+AT_ONCE = 64
+
+
+async def test_sixty_four_at_once(backend: DockerBackend, engine: str, tmp_path: Path) -> None:
+    async def life(number: int) -> bytes:
+        async with backend.create(OFFLINE) as box:
+            await box.put({"in": b"%d" % number}, "/srv")
+            assert (await box.exec("cat /srv/in > /srv/out")).ok
+            async with await box.open(["cat"]) as stream:
+                await stream.write(b"x\n")
+                assert await stream.stdout.readexactly(2) == b"x\n"
+            await box.get("/srv/out", tmp_path / f"{number}")
+        return (tmp_path / f"{number}").read_bytes()
+
+    count = AT_ONCE if engine == "docker" else AT_ONCE // 4
+    assert await asyncio.gather(*map(life, range(count))) == [b"%d" % number for number in range(count)]
+    assert await backend.list() == []
+
+
+async def test_a_container_that_somebody_removed_is_gone(backend: DockerBackend, docker: aiodocker.Docker) -> None:
+    async with backend.create(OFFLINE) as box:
+        running = asyncio.create_task(box.exec("sleep 1000"))
+        async with await box.open(["cat"]) as stream:
+            await stream.write(b"x")
+            await stream.stdout.readexactly(1)
+            await docker.containers.container(box.id).delete(force=True)
+            with pytest.raises(SandboxGone):
+                await stream.wait()
+        with pytest.raises(SandboxGone):
+            await running
+        for call in (box.exec("true"), box.read("/etc/passwd"), box.put({"x": b""}, "/srv"), box.kill_processes()):
+            with pytest.raises(SandboxGone):
+                await call
+
+
+async def test_a_container_that_somebody_killed_is_gone(backend: DockerBackend, docker: aiodocker.Docker) -> None:
+    async with backend.create(OFFLINE) as box:
+        running = asyncio.create_task(box.exec("sleep 1000"))
+        while not (await box.exec("grep -l 1000 /proc/[0-9]*/cmdline")).text.strip():
+            await asyncio.sleep(0.05)
+        await docker.containers.container(box.id).kill()
+        with pytest.raises(SandboxGone):
+            await running
+        with pytest.raises(SandboxGone):
+            await box.exec("true")
+
+
+async def test_killing_the_sleep_does_not_end_the_sandbox(backend: DockerBackend) -> None:
+    async with backend.create(OFFLINE) as box:
+        script = "for f in /proc/[0-9]*/comm; do read c <$f; p=${f#/proc/}; [ $c = sleep ] && kill -9 ${p%/comm}; done"
+        for _ in range(3):
+            await box.exec(script, user=0)
+        assert (await box.exec("echo alive")).text == "alive\n"
+        await box.kill_processes()
+        assert (await box.exec("echo alive")).text == "alive\n"
+
+
+async def test_containers_of_others_are_never_touched(backend: DockerBackend, docker: aiodocker.Docker) -> None:
+    marks = labels.of_sandbox("bf-nobody", Owner("job", "rollout")) | {labels.OWNER_PID: "1", labels.OWNER_START: "0"}
+    body = {"Image": IMAGE.name, "Cmd": ["sleep", "1000"]}
+    foreign = await docker.containers.create({**body, "Labels": {"some": "label"}})
+    look_alike = await docker.containers.create({**body, "Labels": marks})
+    ours = await docker.containers.create({**body, "Labels": {**marks, labels.ID: "bf-orphan"}}, name="bf-orphan")
+    try:
+        assert [info.id for info in await backend.list() if info.id.startswith("bf-nobody")] == []
+        assert "bf-orphan" in [info.id for info in await backend.reap(dry_run=True)]
+        assert "bf-orphan" not in [info.id for info in await backend.reap(older_than=1000)]
+        assert "bf-orphan" in [info.id for info in await backend.reap()]
+        assert await foreign.show()
+        assert await look_alike.show()
+    finally:
+        for container in (foreign, look_alike):
+            await container.delete(force=True)
+    with pytest.raises(Exception, match=r"(?i)no such container|no container with name"):
+        await ours.show()
+
+
+async def test_the_snapshot_of_a_fork_goes_with_it(backend: DockerBackend, docker: aiodocker.Docker) -> None:
+    before = {image["Id"] for image in await docker.images.list(all="true")}
+    async with backend.create(OFFLINE) as box:
+        await box.exec("echo 1 > /file")
+        async with await box.fork() as fork:
+            await fork.exec("echo 2 >> /file")
+            assert (await backend.disk_use())["fork images"] > 0
+            async with await fork.fork() as second:
+                await fork.stop()
+                assert await second.read("/file") == b"1\n2\n"
+    assert {image["Id"] for image in await docker.images.list(all="true")} == before
+
+
+async def test_what_docker_cannot_do_is_refused(backend: DockerBackend, tmp_path: Path) -> None:
+    await backend.check()
+    for spec in (
+        SandboxSpec(HostRoot()),
+        SandboxSpec(RootFolder(tmp_path)),
+        SandboxSpec(IMAGE, limits=Limits(gpus=1)),
+        SandboxSpec(IMAGE, network=Network("allowlist", ("example.org",))),
+        SandboxSpec(IMAGE, limits=Limits(storage_mb=100)),
+    ):
+        with pytest.raises(SandboxUnsupported):
+            backend.create(spec)
+
+
+async def test_words_that_the_engine_does_not_take(backend: DockerBackend) -> None:
+    async with backend.create(OFFLINE) as box:
+        for argv in (["echo", "nul\0"], ["echo", os.fsdecode(b"\xff")], []):
+            with pytest.raises(SandboxError):
+                await box.exec(argv)
+        with pytest.raises(SandboxError, match="plain relative path"):
+            await box.put({"../x": b""}, "/srv")
+
+
+async def test_localhost_is_known_without_a_network(backend: DockerBackend) -> None:
+    async with backend.create(OFFLINE) as box:
+        assert (await box.exec(["getent", "hosts", "localhost"])).ok
+        assert (await box.exec("getent hosts $(hostname 2>/dev/null || cat /proc/sys/kernel/hostname)")).ok
+
+
+async def test_the_public_network_is_the_shared_one(backend: DockerBackend, docker: aiodocker.Docker) -> None:
+    before = len(await docker.networks.list())
+    async with backend.create(SandboxSpec(IMAGE)) as box:
+        assert (await box.exec("sed 1,2d /proc/net/dev | cut -d: -f1")).text.split().count("lo") == 1
+        assert "eth0" in (await box.exec("cat /proc/net/dev")).text
+        assert len(await docker.networks.list()) == before
+
+
+async def test_the_probe_says_what_is_there(engine: str) -> None:
+    checks = {check.name: check for check in await probe()}
+    assert checks["engine"].ok
+    assert engine.capitalize() in checks["engine"].detail
+    assert {"engine", "storage driver", "limits", "access"} == set(checks)
+
+
+async def test_the_probe_says_what_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
+    (check,) = await probe()
+    assert not check.ok
+    assert "none.sock" in check.detail
+    assert check.fix
