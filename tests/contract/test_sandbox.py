@@ -13,7 +13,7 @@ import aiodocker
 import pytest
 import pytest_asyncio
 
-from benchflow.sandbox.base import ImageRef, RootFolder
+from benchflow.sandbox.base import HostRoot, ImageRef, RootFolder
 from benchflow.testing.sandbox_contract import SandboxContract
 
 if TYPE_CHECKING:
@@ -99,6 +99,34 @@ class TestLocal(SandboxContract):
     @classmethod
     def base_name(cls) -> str | None:
         return BASE_IMAGE
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def broken_image(cls, tmp_path_factory: pytest.TempPathFactory) -> ImageSource:
+        return RootFolder(tmp_path_factory.mktemp("broken") / "missing")
+
+
+@pytest.mark.needs("local")
+class TestLocalOnTheHostsRoot(SandboxContract):
+    """Over the host's own root, writing to memory: the other way in which the local backend can be used."""
+
+    cancel_points = 60
+
+    @pytest_asyncio.fixture(scope="class", loop_scope="class")
+    @classmethod
+    async def backend(cls) -> AsyncIterator[Backend]:
+        from benchflow.sandbox.local.backend import LocalBackend
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("BENCHFLOW_LOCAL_STORAGE", "tmpfs")
+            backend = LocalBackend()
+            yield backend
+            await backend.close()
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def image(cls) -> ImageSource:
+        return HostRoot()
 
     @pytest.fixture(scope="class")
     @classmethod

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
 import aiohttp
@@ -17,6 +17,7 @@ from benchflow.gateway.server import Gateway
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
+    from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
     from benchflow.agent.spec import Dialect
@@ -61,24 +62,34 @@ class Bench:
         self._stack.push_async_callback(pass_.close)
         return f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
 
-    async def provider(self, handler: Handler) -> str:
+    async def provider(self, handler: Handler, host: str = "127.0.0.1") -> str:
         """A provider that does what `handler` says; returns its root URL."""
         runner = web.ServerRunner(web.Server(handler, handler_cancellation=True), shutdown_timeout=0.1)
         await runner.setup()
         self._stack.push_async_callback(runner.cleanup)
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        host, port = runner.addresses[0][:2]
-        return f"http://{host}:{port}"
+        await web.TCPSite(runner, host, 0).start()
+        return f"http://{host}:{runner.addresses[0][1]}"
 
     async def gateway(self, gateway: Gateway | None = None) -> Gateway:
         return await self._stack.enter_async_context(gateway or Gateway())
 
 
-@pytest.fixture
-async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
+@asynccontextmanager
+async def open_bench(folder: Path) -> AsyncIterator[Bench]:
     async with AsyncExitStack() as stack:
         http = await stack.enter_async_context(aiohttp.ClientSession(auto_decompress=False))
-        yield Bench(stack, tmp_path / "llm_trajectory.jsonl", http)
+        yield Bench(stack, folder / "llm_trajectory.jsonl", http)
+
+
+@pytest.fixture
+def make_bench(tmp_path: Path) -> Callable[[], AbstractAsyncContextManager[Bench]]:
+    return lambda: open_bench(tmp_path)
+
+
+@pytest.fixture
+async def bench(make_bench: Callable[[], AbstractAsyncContextManager[Bench]]) -> AsyncIterator[Bench]:
+    async with make_bench() as made:
+        yield made
 
 
 @pytest.fixture

@@ -86,12 +86,7 @@ async def test_a_request_reaches_the_provider_byte_for_byte(bench: Bench) -> Non
 
 
 async def test_a_busy_provider_is_asked_again_and_the_client_does_not_notice(bench: Bench) -> None:
-    script: list[Step] = [
-        Fail(429, retry_after=0.01),
-        Fail(529, retry_after=0),
-        Fail(503, retry_after=0.02),
-        Say("there"),
-    ]
+    busy = [Fail(429, retry_after=0.01), Fail(529, retry_after=0), Fail(503, retry_after=0.02)]
     async with ModelServer([*busy, Say("there")]) as model:
         gateway = await bench.gateway()
         pass_ = gateway.admit(bench.account(model.url, "anthropic"), bench.ledger)

@@ -50,6 +50,8 @@ def test_a_difference_is_found_exactly_when_there_is_one(one: object, other: obj
         ("wrote /tmp/tmpab12/x", "wrote /tmp/tmpzz99/x"),
         ("KEY=bf-0123456789abcdefghijklmnopqrstuvwxyz", "KEY=***"),
         ("stamp 1763200000.25", "stamp 1763299999"),
+        ("host=write-a-file-aa3c5bdb", "host=write-a-file-018924b7"),
+        ("Chunk ID: d69fe6 Wall time: 0.1 seconds", "Chunk ID: e44c9e Wall time: 2.25 seconds"),
         ({"id": "a", "x": 1}, {"id": "b", "x": 1}),
         ({"tool_use_id": "toolu_1", "cache_control": {"type": "ephemeral"}}, {}),
         ({"x": None}, {}),

@@ -67,12 +67,14 @@ def make_error() -> Any:
 def make_row() -> MakeRow:
     def make(task: str = "t", reward: float | None = 1.0, **fields: Any) -> Row:
         rewards = None if reward is None else {"reward": reward}
-        labels = {name: fields.pop(name) for name in ("measurement", "attempt", "try") if name in fields}
+        labels: dict[str, str | int] = {name: fields.pop(name) for name in ("measurement", "attempt") if name in fields}
+        labels["try"] = fields.pop("tried", 1)
         folder = fields.pop("rollout_dir", Path(f"{task}__0"))
         result = RolloutResult(
             **{"task": task, "agent": "a", "model": None, "rollout_dir": folder, "rewards": rewards, **fields}
         )
-        result.labels = {"measurement": f"m-{task}", **labels}
+        result.labels = {"measurement": f"m-{task}"}
+        result.labels |= labels
         return row_of(result.to_json(), folder)
 
     return make

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,7 +13,9 @@ from benchflow.rollout.config import RolloutConfig
 from benchflow.rollout.scene import Role, Scene, Turn
 
 if TYPE_CHECKING:
-    from conftest import MakeTask
+    from pathlib import Path
+
+    from tests.job.conftest import MakeTask
 
 pytestmark = pytest.mark.needs("local")
 

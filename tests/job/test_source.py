@@ -13,7 +13,7 @@ from benchflow.job.config import JobConfig
 from benchflow.job.source import TaskSource, choose, find
 
 if TYPE_CHECKING:
-    from conftest import MakeTask
+    from tests.job.conftest import MakeTask
 
 FOLDERS = [Path(f"t{number}") for number in range(20)]
 

@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 from benchflow.cli.console import console, fail, print_json
 from benchflow.cli.loop import run
 from benchflow.cli.metrics import AsJson, metrics
+from benchflow.cli.view import view
 
 if TYPE_CHECKING:
     from benchflow.job.config import JobConfig
@@ -151,6 +152,7 @@ def create(
 app.command("create", epilog=EXAMPLES)(create)
 app.command("run", hidden=True, epilog=EXAMPLES)(create)
 app.command("metrics", epilog="Example: bench eval metrics jobs/mine --json")(metrics)
+app.command("view", epilog="Example: bench eval view jobs/mine/write-a-file__1a2b3c4d")(view)
 
 
 @app.command("resume", epilog="Example: bench eval resume jobs/2026-01-01__10-00-00")

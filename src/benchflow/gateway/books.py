@@ -74,6 +74,8 @@ class Books:
     def _charge(self, record: Exchange, tokens: Tokens | None, document: Json) -> None:
         answered = document.get("model") or document.get("modelVersion")
         record.answered_by = answered if isinstance(answered, str) else None
+        if tokens is not None and tokens.total == 0:
+            tokens = None  # who reports nothing but zeros does not report: every answer has read something
         if tokens:
             record.tokens = tokens.to_json()
             record.prices = price_table()

@@ -36,6 +36,8 @@ _VOLATILE_TEXT = tuple(
         (r"\b(?:127\.0\.0\.1|localhost):\d+", "<port>"),
         (r"(?<![\w.])/(?:var/)?tmp/[\w.-]+", "<tmp>"),
         (r"\b(?=[0-9a-f]*[0-9])[0-9a-f]{12,}\b", "<id>"),
+        (r"(?<=[_-])(?=[0-9a-f]*[0-9])[0-9a-f]{8}\b", "<id>"),
+        (r"(?<=[Ii][Dd][:=])( ?)[0-9a-fA-F]{4,}\b", r"\1<id>"),
         (r"\b1\d{9}(?:\d{3})?(?:\.\d+)?\b", "<time>"),
         (r"\b\d+(?:\.\d+)? ?(?:ms|milliseconds|s|secs?|seconds?|minutes?)\b", "<duration>"),
         (r"\b(?:pid|PID)[ :=]*\d+\b", "<pid>"),
@@ -46,15 +48,20 @@ _VOLATILE_TEXT = tuple(
 def substance(value: object) -> object:
     """A JSON value with everything volatile in it left out, or replaced by its kind. Doing it twice changes nothing."""
     if isinstance(value, str):
-        text = " ".join(value.split())
-        for pattern, name in _VOLATILE_TEXT:
-            text = pattern.sub(name, text)
-        return text
+        return _stable(" ".join(value.split()))
     if isinstance(value, list):
         return [substance(item) for item in value]
     if isinstance(value, dict):
         return {key: substance(item) for key, item in value.items() if key not in VOLATILE_KEYS and item is not None}
     return value
+
+
+def _stable(text: str) -> str:
+    """A text without what is volatile. What stands beside a replaced piece may show only then what it is."""
+    replaced = text
+    for pattern, name in _VOLATILE_TEXT:
+        replaced = pattern.sub(name, replaced)
+    return text if replaced == text else _stable(replaced)
 
 
 def digest(value: object) -> str:

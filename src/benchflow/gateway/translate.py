@@ -17,7 +17,7 @@ class Translator(Protocol):
         ...
 
     async def upstream(self, account: Account) -> Upstream:
-        """Who answers requests of any dialect on this account. Starts what it needs; raises ModelError if that fails."""
+        """Who answers requests of any dialect on this account. Starts what it needs; raises ModelError if not."""
         ...
 
     async def close(self) -> None:

@@ -75,7 +75,9 @@ class Job:
 
         `agent_env` gives the variables of agents that are not in the environment: their values are not kept.
         """
-        folder = Path(job_dir).absolute()
+        folder = Path(job_dir)
+        if folder.name in ("", ".."):
+            folder = folder.resolve()
         job = cls(tasks_dir=folder, jobs_dir=folder.parent, job_name=folder.name)
         job._resumed = folder, agent_env or {}
         job._concurrency = concurrency or 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -35,13 +34,18 @@ async def perform(work: Work, measurement: Measurement, job_dir: Path, observer:
     except asyncio.CancelledError:
         raise
     except Exception as error:  # noqa: BLE001 - becomes the row's error, attributed to its boundary
-        _write_failure(rollout, error)
-        return lost_row(work.key, work.tried, measurement.task, measurement.agent, measurement.model, error)
+        return _failed(rollout, error) or lost_row(
+            work.key, work.tried, measurement.task, measurement.agent, measurement.model, error
+        )
     return row_of(result.to_json(), result.rollout_dir)
 
 
-def _write_failure(rollout: Rollout, error: Exception) -> None:
-    """A rollout that failed before its sandbox has a folder but no result yet; with a full disk it gets none."""
-    with suppress(BenchflowError, OSError):
+def _failed(rollout: Rollout, error: Exception) -> Row | None:
+    """Write the result of a rollout that failed before its sandbox; None when it has no folder or the disk is full."""
+    try:
         rollout.record.failed(error)
         rollout.record.finish()
+    except (BenchflowError, OSError):
+        return None
+    result = rollout.record.result
+    return row_of(result.to_json(), result.rollout_dir)

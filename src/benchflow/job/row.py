@@ -49,6 +49,11 @@ class Row:
         return self.reward is not None
 
     @property
+    def cancelled(self) -> bool:
+        """Somebody stopped it: neither scored nor lost, but not run."""
+        return not self.scored and self.error is not None and self.error.kind == "Cancelled"
+
+    @property
     def seconds(self) -> float:
         return self.timing.get("total", 0.0)
 

@@ -19,6 +19,7 @@ from benchflow.job.store import read_rows
 from benchflow.job.summary import JobResult, longest_first, remembered_seconds, task_seconds, write_summary
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from benchflow.job.events import EventLog, JobObserver
@@ -98,7 +99,7 @@ class Run:
         specs = {player.spec.ref: player.spec for plan in plans for player in plan.players.values()}
         for spec in specs.values():
             if spec.kind != "builtin":
-                await ensure_bundle(spec, log=self._remark)
+                await ensure_bundle(spec, log=self._once(f"installing the agent {spec.ref}"))
 
     async def _play(self, work: Work) -> Row:
         measurement = self._plan.measurements[work.key[0]]
@@ -151,18 +152,24 @@ class Run:
             "try": work.tried,
         }
 
+    def _once(self, message: str) -> Callable[[str], None]:
+        """A log that says one thing when anything is said; a failure brings the end of its output with it."""
+        left = [message]
+        return lambda _: self._remark(left.pop()) if left else None
+
     def _remark(self, message: str) -> None:
         self._log.emit("remark", message=message)
 
     def _state(self) -> State:
         if self._scheduler.halts:
             return "halted"
-        ended = all(key in self._rows for key in self._plan.lock.keys)
-        return "interrupted" if self._scheduler.drained and not ended else "finished"
+        ended = (self._rows.get(key) for key in self._plan.lock.keys)
+        left = any(row is None or row.cancelled for row in ended)
+        return "interrupted" if self._scheduler.drained and left else "finished"
 
     def _write(self, state: State) -> JobResult:
         lock = self._plan.lock
-        rows = [self._rows[key] for key in lock.keys if key in self._rows]
+        rows = [self._rows[key] for key in lock.keys if key in self._rows and not self._rows[key].cancelled]
         message = "; ".join(halt.message for halt in self._scheduler.halts)
         result = JobResult(self._job_dir, state, rows, lock.total, message)
         write_summary(lock, result)

@@ -72,8 +72,8 @@ def _read(folder: str) -> Row | tuple[str] | None:
 
 
 def settled(job_dir: Path, lock: JobLock | None = None) -> list[Row]:
-    """The rollouts that count: the last try of each, and only those that the job still asks for."""
-    found = settle(read_rows(job_dir))
+    """The rollouts that count: the last try of each, unless it was cancelled, and only what the job still asks for."""
+    found = {key: row for key, row in settle(read_rows(job_dir)).items() if not row.cancelled}
     lock = lock or read_lock(job_dir)
     if lock is None:
         return list(found.values())

@@ -75,7 +75,9 @@ def job_from_yaml(path: Path | str) -> JobFile:
     if "scenes" in found:
         values["scenes"] = read_scenes(found, str(file))
     else:
-        values |= {key: _one_or_more(found[key], f"{file}: {key}") for key in ("agent", "model") if found.get(key)}
+        values |= {
+            key: _one_or_more(found[key], f"{file}: {key}") for key in ("agent", "model") if found.get(key) is not None
+        }
         values["prompts"] = read_prompts(found, str(file))
     try:
         if "retry" in found:

@@ -61,8 +61,7 @@ async def test_a_container_that_somebody_removed_is_gone(backend: DockerBackend,
 async def test_a_container_that_somebody_killed_is_gone(backend: DockerBackend, docker: aiodocker.Docker) -> None:
     async with backend.create(OFFLINE) as box:
         running = asyncio.create_task(box.exec("sleep 1000"))
-        while not (await box.exec("grep -l 1000 /proc/[0-9]*/cmdline")).text.strip():
-            await asyncio.sleep(0.05)
+        assert (await box.exec("until grep -qs sleep.1000 /proc/[0-9]*/cmdline; do sleep 0.05; done", timeout=60)).ok
         await docker.containers.container(box.id).kill()
         with pytest.raises(SandboxGone):
             await running

@@ -75,14 +75,22 @@ async def ask(litellm: Any, dialect: Dialect, given: Mapping[str, Any], *, strea
         case "openai-responses":
             return await litellm.aresponses(**given, stream=stream)
         case "gemini":
-            name = "agenerate_content_stream" if stream else "agenerate_content"
-            return await getattr(litellm.google_genai, name)(**given)
+            # Its streams report no usage, so that one is made of the whole answer.
+            answer = await litellm.google_genai.agenerate_content(**given)
+            return _once(answer) if stream else answer
+
+
+async def _once(answer: Any) -> AsyncIterator[Any]:
+    yield answer
 
 
 def whole(answer: Any) -> bytes:
     """An answer that was not streamed."""
-    document = answer.model_dump(mode="json", exclude_none=True) if hasattr(answer, "model_dump") else answer
-    return json.dumps(document).encode()
+    return json.dumps(_document(answer)).encode()
+
+
+def _document(answer: Any) -> Any:
+    return answer.model_dump(mode="json", exclude_none=True) if hasattr(answer, "model_dump") else answer
 
 
 async def pieces(dialect: Dialect, answer: AsyncIterator[Any]) -> AsyncIterator[bytes]:
@@ -93,7 +101,7 @@ async def pieces(dialect: Dialect, answer: AsyncIterator[Any]) -> AsyncIterator[
         elif isinstance(one, str):
             yield one.encode()
         else:
-            document = one.model_dump(mode="json", exclude_none=True) if hasattr(one, "model_dump") else one
+            document = _document(one)
             name = str(document.get("type", "")) if dialect in ("anthropic", "openai-responses") else ""
             yield json_event(document, name).to_bytes()
     if dialect == "openai-chat":

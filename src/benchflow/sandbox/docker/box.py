@@ -30,7 +30,7 @@ from benchflow.sandbox.docker.output import glance, run
 from benchflow.sandbox.docker.passwd import owner_ids
 from benchflow.sandbox.docker.place import Init, Place
 from benchflow.sandbox.docker.process import Process, launch
-from benchflow.sandbox.docker.settle import finished
+from benchflow.sandbox.docker.settle import finished, finished_or_undone
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from benchflow.sandbox.base import ConnectionHandler, ExecResult, FileData, Network, SandboxSpec
     from benchflow.sandbox.docker.engine import Engine
     from benchflow.sandbox.docker.home import Home
+    from benchflow.sandbox.docker.near import Near
 
 GONE_POLL = 0.1
 """Seconds between two looks at whether a container that another call removes is gone."""
@@ -67,6 +68,7 @@ class DockerSandbox:
         self._snapshot = snapshot
         self._image: Image | None = snapshot
         self._place: Place | None = None
+        self._near: Near | None = None
         self._begun = False
         self._stopping = False
         self._changing = asyncio.Lock()
@@ -135,8 +137,11 @@ class DockerSandbox:
         await self._settle_in(engine, created.id, int(state["Pid"]))
 
     async def _settle_in(self, engine: Engine, container: str, first: int) -> None:
-        near = await asyncio.to_thread(self._home.near, container, first)
-        inside: Inside = ThroughKernel(near) if near else Far(engine, container, self._glance)
+        def enter() -> None:
+            self._near = self._home.near(container, first)
+
+        await finished(asyncio.to_thread(enter))
+        inside: Inside = ThroughKernel(self._near) if self._near else Far(engine, container, self._glance)
         place = Place(engine, self.id, container, inside, Init(), lambda: self._stopping)
         self._place = place
         if self._home.init is None:
@@ -167,8 +172,8 @@ class DockerSandbox:
             for process in tuple(self._processes):
                 await process.release()
         finally:
-            if self._place is not None and self._place.inside.near is not None:
-                self._place.inside.near.close()
+            if self._near is not None:
+                self._near.close()
             self._home.live.discard(self)
 
     async def _remove_container(self) -> None:
@@ -329,11 +334,16 @@ class DockerSandbox:
                 sandbox=self.id,
                 phase="listen",
             )
-        async with place.guard("listen"):
-            listening = await asyncio.to_thread(bind_inside, near, port)
-            listener = InjectedListener(listening.getsockname()[1], handler, self._listeners.discard)
-            await listener.serve(listening)
-        self._listeners.add(listener)
+
+        async def begin() -> InjectedListener:
+            async with place.guard("listen"):
+                listening = await asyncio.to_thread(bind_inside, near, port)
+                listener = InjectedListener(listening.getsockname()[1], handler, self._listeners.discard)
+                await listener.serve(listening)
+            self._listeners.add(listener)
+            return listener
+
+        listener = await finished_or_undone(begin(), InjectedListener.close)
         if self._stopping:
             await listener.close()
             raise self._gone("listen")

@@ -221,14 +221,16 @@ class Engine:
         return bool(found["State"]["Running"])
 
     async def stat(self, container: str, path: str) -> PathStat | None:
-        """What is at `path` in a container; None if nothing is. Raises DockerError."""
+        """What is at `path` in a container, if anything. Raises DockerError; ProcessLookupError if it is gone."""
         try:
             async with self.request("HEAD", f"containers/{container}/archive", params={"path": path}) as response:
                 return _path_stat(response.headers.get("X-Docker-Container-Path-Stat", ""))
         except aiodocker.DockerError as error:
-            if error.status == 404 and await self.runs(container):
-                return None
-            raise
+            if error.status != 404:
+                raise
+            if not await self.runs(container):
+                raise ProcessLookupError("the container is gone") from None
+            return None
 
     async def close(self) -> None:
         await self.docker.close()

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 LINKS = 20
 """Symbolic links that are followed one after another at most."""
 
+DEATH_NEWS = 1.0
+"""Seconds that the engine may take to notice that a container has ended after its processes were killed."""
+
 PASSES = 200
 """Times that a script looks for processes to kill before it gives up."""
 
@@ -168,6 +171,13 @@ class Far:
         self._run = run
 
     # -- processes -----------------------------------------------------------------------------------------
+
+    async def lives(self) -> bool:
+        """Whether the container runs, asked twice, because the engine may hear of its end last."""
+        if not await self._engine.runs(self._container):
+            return False
+        await asyncio.sleep(DEATH_NEWS)
+        return await self._engine.runs(self._container)
 
     async def kill_marked(self, mark: str, user: str) -> None:
         """Kill everything that the exec with this mark, which ran as `user`, started. Raises TimeoutError."""

@@ -74,6 +74,7 @@ class Home:
         engine, self._engine = self._engine, None
         self._images = None
         self.init = None
+        self.capabilities = None
         if engine is not None:
             await engine.close()
 

@@ -122,7 +122,7 @@ class Images:
         await self._engine.docker.containers.container(container).commit(
             repository=FORK_IMAGES,
             tag=fork,
-            changes=[f"LABEL {labels.IMAGE}=fork {labels.ID}={fork}"],
+            changes=[f"LABEL {labels.IMAGE}=fork", f"LABEL {labels.ID}={fork}"],
             config={},
             pause=True,
         )

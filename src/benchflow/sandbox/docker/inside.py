@@ -7,15 +7,19 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
+from benchflow.sandbox.docker.settle import finished
+
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Callable, Collection, Sequence
     from pathlib import Path
 
     from benchflow.sandbox.archive import Item
     from benchflow.sandbox.docker.near import Near
+    from benchflow.sandbox.docker.rooted import Rooted
 
 
 class Inside(Protocol):
@@ -25,6 +29,10 @@ class Inside(Protocol):
     @property
     def near(self) -> Near | None:
         """The kernel's view, where there is one."""
+        ...
+
+    async def lives(self) -> bool:
+        """Whether the container is not even about to end; asked when one of its processes was killed by somebody."""
         ...
 
     async def kill_marked(self, mark: str, user: str) -> None:
@@ -62,6 +70,9 @@ class ThroughKernel:
     def __init__(self, near: Near) -> None:
         self.near = near
 
+    async def lives(self) -> bool:
+        return self.near.lives()
+
     async def kill_marked(self, mark: str, user: str) -> None:  # noqa: ARG002  root sees every environment
         await asyncio.to_thread(self.near.kill_marked, mark)
 
@@ -75,25 +86,29 @@ class ThroughKernel:
         await asyncio.to_thread(self.near.kill_all, keep)
 
     async def read(self, path: str, limit: int) -> bytes:
-        def work() -> bytes:
-            with self.near.files() as files:
-                return files.read(path, limit)
-
-        return await asyncio.to_thread(work)
+        return await self._with_files(lambda files: files.read(path, limit))
 
     async def get(self, path: str, target: Path) -> None:
-        def work() -> None:
-            with self.near.files() as files:
-                files.get(path, target)
-
-        await asyncio.to_thread(work)
+        await self._with_files(lambda files: files.get(path, target))
 
     async def put(self, items: Sequence[Item], target: str, owner: tuple[int, int]) -> None:
-        def work() -> None:
-            with self.near.files() as files:
-                files.put(items, target, owner)
+        await self._with_files(lambda files: files.put(items, target, owner))
 
-        await asyncio.to_thread(work)
+    async def _with_files[T](self, work: Callable[[Rooted], T]) -> T:
+        """Do blocking work in a thread; a caller that is cancelled waits until that has noticed."""
+        halted = threading.Event()
+
+        def body() -> T:
+            with self.near.files(halted.is_set) as files:
+                return work(files)
+
+        task = asyncio.ensure_future(asyncio.to_thread(body))
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            halted.set()
+            await finished(asyncio.gather(task, return_exceptions=True))
+            raise
 
 
 async def process_end(pid: int) -> None:

@@ -31,6 +31,10 @@ KILL_STEP = 0.005
 """Seconds between two looks at whether killed processes are gone."""
 
 
+_EXITING = 0x4
+"""The kernel's flag of a process that is ending."""
+
+
 @dataclass(frozen=True, slots=True)
 class Seen:
     """One process, by the host's numbers."""
@@ -82,6 +86,7 @@ class Near:
                 raise ProcessLookupError("the container is gone")
             self._users += 1
         try:
+            self._check_alive()
             yield
         finally:
             with self._lock:
@@ -94,21 +99,36 @@ class Near:
             descriptor = os.open(f"/proc/{self.first}/{name}", flags | os.O_CLOEXEC)
         except OSError:
             raise ProcessLookupError("the container is gone") from None
-        # Only if it lives now was the number still the container's when that was opened.
+        try:
+            # Only if it lives now was the number still the container's when that was opened.
+            self._check_alive()
+        except ProcessLookupError:
+            os.close(descriptor)
+            raise
+        return descriptor
+
+    def _check_alive(self) -> None:
         poller = select.poll()
         poller.register(self._pidfd, select.POLLIN)
         if poller.poll(0):
-            os.close(descriptor)
             raise ProcessLookupError("the container is gone")
-        return descriptor
+
+    def lives(self) -> bool:
+        """Whether the container's first process is there and not on its way out: it ends after all the others."""
+        try:
+            with self._in_use():
+                fields = _read(f"/proc/{self.first}/stat").rpartition(b")")[2].split()
+                return not int(fields[6]) & _EXITING
+        except (OSError, IndexError):
+            return False
 
     @contextmanager
-    def files(self) -> Iterator[Rooted]:
+    def files(self, halted: Callable[[], bool] = lambda: False) -> Iterator[Rooted]:
         """The container's files. Raises ProcessLookupError when it is gone."""
         with self._in_use():
             root = self._opened("root", os.O_PATH | os.O_DIRECTORY)
             try:
-                yield Rooted(root)
+                yield Rooted(root, halted)
             finally:
                 os.close(root)
 

@@ -20,7 +20,7 @@ from benchflow.errors import SandboxError, SandboxGone
 from benchflow.sandbox.docker import wire
 from benchflow.sandbox.docker.engine import BACKEND
 from benchflow.sandbox.docker.inside import process_end
-from benchflow.sandbox.docker.settle import finished
+from benchflow.sandbox.docker.settle import finished, finished_or_undone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -213,17 +213,24 @@ class Process:
             self._pid = look.pid
             await self._pause(pause)
             pause = min(2 * pause, LOOK_SELDOM)
-        if self._place.gone() or (look.code == 137 and not self._killed and not await self._container_runs()):
-            raise self._place.vanished("wait")
         if self._held:
             await self._ended.wait()
-        return exit_code(
+        code = exit_code(
             look,
             self._place.init,
             podman=self._place.engine.podman,
             refused=self._refused,
             stderr=self._stderr_head,
         )
+        # What a killed command and one that could not be started may have in common: a container that is gone.
+        if code in {126, 137} and not self._killed:
+            async with self._place.guard("wait"):
+                lives = await self._place.inside.lives()
+            if not lives:
+                raise self._place.vanished("wait")
+        if self._place.gone():
+            raise self._place.vanished("wait")
+        return code
 
     async def _pause(self, seconds: float) -> None:
         """Until it is worth asking again: the stream or the process has ended, or as long as told."""
@@ -252,15 +259,13 @@ class Process:
         ended = bool(found["CanRemove"]) if place.engine.podman else code is not None
         return Look(running, ended and not running, int(code or 0), pid)
 
-    async def _container_runs(self) -> bool:
-        async with self._place.guard("wait"):
-            return await self._place.engine.runs(self._place.container)
-
     async def signal(self, number: int) -> None:
         if self._code is not None:
             return
-        look = await self._look()
-        if look.ended or not look.pid:
+        # The engine may learn the number of a process after we have heard its first words.
+        while not (look := await self._look()).ended and not look.pid:  # noqa: ASYNC110  there is no event of it
+            await asyncio.sleep(LOOK_AGAIN)
+        if look.ended:
             return
         self._killed = self._killed or number == signal.SIGKILL
         place = self._place
@@ -366,13 +371,7 @@ async def launch(
                 return Process.failed(place, error.message)
             return Process(place, connection, exec_id=exec_id, mark=mark, user=user)
 
-    starting = asyncio.ensure_future(begin())
-    try:
-        return await finished(starting)
-    except asyncio.CancelledError:
-        if not starting.cancelled() and starting.exception() is None:
-            await starting.result().kill()
-        raise
+    return await finished_or_undone(begin(), Process.kill)
 
 
 def _unfit(words: Sequence[str]) -> str:

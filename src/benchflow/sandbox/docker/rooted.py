@@ -67,10 +67,14 @@ def _reopened(pinned: int, flags: int) -> int:
 
 
 class Rooted:
-    """The files below `root`, a descriptor of a container's root directory that the caller keeps open."""
+    """The files below `root`, a descriptor of a container's root directory that the caller keeps open.
 
-    def __init__(self, root: int) -> None:
+    Once `halted` is true a copy ends with InterruptedError.
+    """
+
+    def __init__(self, root: int, halted: Callable[[], bool] = lambda: False) -> None:
         self._root = root
+        self._halted = halted
 
     def probe(self) -> None:
         """Raises OSError where the kernel cannot resolve paths this way."""
@@ -102,7 +106,11 @@ class Rooted:
     def _land(self, pinned: int, parts: tuple[str, ...], landing: Landing, skipped: frozenset[int]) -> None:
         status = os.fstat(pinned)
         if stat.S_ISREG(status.st_mode):
-            _land_file(pinned, status.st_size, landing.file(parts, status.st_mode))
+            with (
+                _held(_reopened(pinned, os.O_RDONLY | os.O_NONBLOCK)) as source,
+                _held(landing.file(parts, status.st_mode)) as target,
+            ):
+                write_sparse(self._chunks(source, status.st_size), target, status.st_size)
         elif stat.S_ISDIR(status.st_mode) and (not parts or status.st_dev not in skipped):
             if len(parts) > MAX_DEPTH:
                 raise ArchiveError(f"more than {MAX_DEPTH} folders deep")
@@ -136,6 +144,7 @@ class Rooted:
         held, parent = "", -1
         try:
             for item in items:
+                self._go_on()
                 place = f"{path}/{item.name}" if item.name else path
                 if item.kind == "folder":
                     os.close(self._folder(place, owner, item.mode))
@@ -160,7 +169,16 @@ class Rooted:
         with _held(self._file(parent, place)) as descriptor:
             os.fchown(descriptor, *owner)
             os.fchmod(descriptor, item.mode)
-            _fill(descriptor, item)
+            self._fill(descriptor, item)
+
+    def _fill(self, descriptor: int, item: Item) -> None:
+        if isinstance(item.content, bytes):
+            write_sparse((item.content,), descriptor, len(item.content))
+            return
+        with item.content.open("rb", buffering=0) as source:
+            status = os.fstat(source.fileno())
+            write_sparse(self._chunks(source.fileno(), status.st_size), descriptor, status.st_size)
+            os.utime(descriptor, ns=(status.st_mtime_ns, status.st_mtime_ns))
 
     def _folder(self, path: str, owner: tuple[int, int] = (0, 0), mode: int = 0o755) -> int:
         """A folder, made if it is missing; the parents that it then lacks are root's."""
@@ -194,6 +212,18 @@ class Rooted:
                 raise OSError(errno.EEXIST, "something that is no file has the name", place)
             return _reopened(pinned, os.O_WRONLY | os.O_TRUNC)
 
+    def _chunks(self, source: int, size: int) -> Iterator[bytes]:
+        """At most `size` bytes of a file, which may be shorter by now."""
+        self._go_on()
+        while size > 0 and (chunk := os.read(source, min(CHUNK, size))):
+            size -= len(chunk)
+            yield chunk
+            self._go_on()
+
+    def _go_on(self) -> None:
+        if self._halted():
+            raise InterruptedError("nobody wants the copy any more")
+
     def _pin(self, path: str, flags: int = 0) -> int:
         try:
             return openat2(self._root, path, _PIN | flags)
@@ -210,25 +240,3 @@ def _replacing[T](name: str, parent: int, make: Callable[[], T]) -> T:
             with suppress(FileNotFoundError):
                 os.unlink(name, dir_fd=parent)
     raise OSError(errno.EBUSY, "the name is being changed all the time", name)
-
-
-def _fill(descriptor: int, item: Item) -> None:
-    if isinstance(item.content, bytes):
-        write_sparse((item.content,), descriptor, len(item.content))
-        return
-    with item.content.open("rb", buffering=0) as source:
-        status = os.fstat(source.fileno())
-        write_sparse(_chunks(source.fileno(), status.st_size), descriptor, status.st_size)
-        os.utime(descriptor, ns=(status.st_mtime_ns, status.st_mtime_ns))
-
-
-def _land_file(pinned: int, size: int, target: int) -> None:
-    with _held(target), _held(_reopened(pinned, os.O_RDONLY | os.O_NONBLOCK)) as source:
-        write_sparse(_chunks(source, size), target, size)
-
-
-def _chunks(source: int, size: int) -> Iterator[bytes]:
-    """At most `size` bytes of a file, which may be shorter by now."""
-    while size > 0 and (chunk := os.read(source, min(CHUNK, size))):
-        size -= len(chunk)
-        yield chunk

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine
 
 
 async def finished[T](work: Coroutine[object, object, T] | asyncio.Future[T]) -> T:
@@ -24,3 +24,14 @@ async def finished[T](work: Coroutine[object, object, T] | asyncio.Future[T]) ->
             task.exception()
         raise asyncio.CancelledError
     return task.result()
+
+
+async def finished_or_undone[T](work: Coroutine[object, object, T], undo: Callable[[T], Awaitable[object]]) -> T:
+    """As `finished`; when the caller was cancelled, what the work made is undone first."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await finished(task)
+    except asyncio.CancelledError:
+        if not task.cancelled() and task.exception() is None:
+            await undo(task.result())
+        raise

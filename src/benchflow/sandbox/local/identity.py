@@ -68,13 +68,17 @@ def current() -> Identity:
     return Identity("single")
 
 
+def user_name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
 def subordinate(path: Path, *, uid: int | None = None) -> tuple[int, int] | None:
     """The first large enough range that a user has in a subuid or subgid file."""
     uid = os.getuid() if uid is None else uid
-    try:
-        names = {str(uid), pwd.getpwuid(uid).pw_name}
-    except KeyError:
-        names = {str(uid)}
+    names = {str(uid), user_name(uid)}
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

@@ -133,6 +133,26 @@ class StreamContract:
                 await asyncio.sleep(1)
         assert memory.growth < MEMORY_SLACK
 
+    async def test_a_signal_reaches_the_process_and_nothing_it_started(self, box: Sandbox) -> None:
+        child = unique()
+        async with await box.open(f"trap 'echo told; exit 6' TERM; sleep {child} & echo ready; wait") as stream:
+            assert await stream.stdout.readexactly(6) == b"ready\n"
+            await stream.signal(15)
+            assert await stream.wait() == 6
+            await stream.signal(15)
+            assert await stream.stdout.readexactly(5) == b"told\n"
+            await wait_runs(box, child)
+        await wait_gone(box, child)
+
+    async def test_a_killing_signal_spares_what_the_process_started(self, box: Sandbox) -> None:
+        child = unique()
+        async with await box.open(f"setsid sleep {child} & echo ready; exec sleep 1000") as stream:
+            assert await stream.stdout.readexactly(6) == b"ready\n"
+            await stream.signal(9)
+            assert await stream.wait() == 137
+            await wait_runs(box, child)
+        await wait_gone(box, child)
+
     async def test_leaving_kills_the_process_and_what_it_started(self, box: Sandbox) -> None:
         first, session, orphan = unique(), unique(), unique()
         async with await box.open(f"setsid sleep {session} & (sh -c 'setsid sleep {orphan} &' &); sleep {first}"):

@@ -10,7 +10,7 @@ import errno
 import os
 import stat
 
-MAX_DEPTH = 512
+MAX_DEPTH = 200
 """Folders below folders that are copied; more is an error, because a path of that length is of use to nobody."""
 
 OPEN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC

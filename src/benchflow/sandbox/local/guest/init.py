@@ -113,7 +113,6 @@ def begin(request: BoxRequest, control: socket.socket, root: Root, rules: Rules)
     if request["own_network"]:
         _raise_loopback()
     socket.sethostname(request["hostname"])
-    kernel.rename_process("benchflow")
     kernel.limit_capabilities(rules.capabilities)
     kernel.no_new_privileges()
     kernel.load_filter(rules.seccomp)

@@ -40,7 +40,7 @@ _FSCONFIG_SET_FLAG, _FSCONFIG_SET_STRING, _FSCONFIG_CMD_CREATE = 0, 1, 6
 _AT_FDCWD, _AT_EMPTY_PATH, _AT_RECURSIVE, _CLOEXEC = -100, 0x1000, 0x8000, 1
 _OPEN_TREE_CLONE, _MOVE_MOUNT_F_EMPTY_PATH = 1, 4
 
-_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NAME, _PR_SET_SECCOMP, _PR_CAPBSET_DROP = 1, 4, 15, 22, 24
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_SECCOMP, _PR_CAPBSET_DROP = 1, 4, 22, 24
 _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS, _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL = 36, 38, 47, 4
 _SECCOMP_MODE_FILTER, _CAPABILITY_VERSION_3 = 2, 0x20080522
 
@@ -176,6 +176,9 @@ def enter_root(mount: int) -> None:
     os.chdir("/")
 
 
+_ADOPT = (_PR_SET_CHILD_SUBREAPER, *(ctypes.c_ulong(value) for value in (1, 0, 0, 0)))
+
+
 # -- privileges ----------------------------------------------------------------------------------------------
 
 
@@ -195,7 +198,7 @@ def hide_memory() -> None:
 
 def adopt_orphans() -> None:
     """Descendants whose parent dies become children of this process."""
-    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    _call(_libc.prctl(*_ADOPT), "prctl subreaper")
 
 
 class _CapHeader(ctypes.Structure):
@@ -245,8 +248,9 @@ def load_filter(program: bytes) -> None:
 
 def name_process(name: str) -> None:
     """Set the short name of this process, at most 15 bytes of it."""
-    text = ctypes.create_string_buffer(name.encode()[:15])
-    _prctl(_PR_SET_NAME, ctypes.addressof(text))
+    handle = os.open("/proc/self/comm", os.O_WRONLY | os.O_CLOEXEC)
+    os.write(handle, name.encode()[:15])
+    os.close(handle)
 
 
 def rename_process(name: str) -> None:

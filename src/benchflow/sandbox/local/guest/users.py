@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import os
 import stat
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 DATABASE_LIMIT = 4 * 1024 * 1024
 GROUPS_LIMIT = 1024
@@ -47,50 +50,53 @@ def parse_id(text: bytes) -> int | None:
     return number if number <= MAX_ID else None
 
 
-def parse_passwd(data: bytes) -> list[PasswdEntry]:
-    entries = []
+def parse_passwd(data: bytes) -> Iterator[PasswdEntry]:
     for line in data.split(b"\n"):
         fields = line.split(b":")
         if len(fields) != 7 or not fields[0]:
             continue
         uid, gid = parse_id(fields[2]), parse_id(fields[3])
         if uid is not None and gid is not None and b"\0" not in line:
-            entries.append(PasswdEntry(fields[0], uid, gid, os.fsdecode(fields[5])))
-    return entries
+            yield PasswdEntry(fields[0], uid, gid, os.fsdecode(fields[5]))
 
 
-def parse_group(data: bytes) -> list[GroupEntry]:
-    entries = []
+def parse_group(data: bytes, wanted: bytes) -> Iterator[GroupEntry]:
+    """The groups whose line has `wanted` in it, as their name or as a member."""
     for line in data.split(b"\n"):
-        fields = line.split(b":")
-        if len(fields) != 4 or not fields[0]:
+        if wanted not in line:
             continue
-        gid = parse_id(fields[2])
+        fields = line.split(b":")
+        gid = parse_id(fields[2]) if len(fields) == 4 and fields[0] else None
         if gid is not None:
-            entries.append(GroupEntry(fields[0], gid, fields[3].split(b",")))
-    return entries
+            yield GroupEntry(fields[0], gid, fields[3].split(b","))
 
 
-def choose(user: str, passwd: list[PasswdEntry], groups: list[GroupEntry]) -> Account:
+def choose(user: str, passwd: bytes, groups: bytes) -> Account:
     """The account that `user` means: `name`, `uid`, or either with `:group` or `:gid` behind it.
 
     A number without an entry is a user without a home and with group 0, as container engines have it.
     Raises UnknownUser.
     """
     who, colon, group = os.fsencode(user).partition(b":")
-    entry = next((entry for entry in passwd if entry.name == who), None)
     number = parse_id(who)
+    entries = parse_passwd(passwd)
+    entry = next(
+        (entry for entry in entries if (entry.uid == number if number is not None else entry.name == who)), None
+    )
     if entry is None and number is not None:
-        entry = next((entry for entry in passwd if entry.uid == number), PasswdEntry(b"", number, 0, "/"))
+        entry = PasswdEntry(b"", number, 0, "/")
     if entry is None:
         raise UnknownUser(f"unknown user {user!r}")
+    home = entry.home or "/"
     if not colon:
-        extra = [item.gid for item in groups if entry.name and entry.name in item.members]
-        return Account(entry.uid, entry.gid, extra[:GROUPS_LIMIT], entry.home or "/")
-    named = next((item.gid for item in groups if item.name == group), parse_id(group))
-    if named is None:
+        extra = (
+            [item.gid for item in parse_group(groups, entry.name) if entry.name in item.members] if entry.name else []
+        )
+        return Account(entry.uid, entry.gid, extra[:GROUPS_LIMIT], home)
+    gid = next((item.gid for item in parse_group(groups, group) if item.name == group), parse_id(group))
+    if gid is None:
         raise UnknownUser(f"unknown group in {user!r}")
-    return Account(entry.uid, named, [], entry.home or "/")
+    return Account(entry.uid, gid, [], home)
 
 
 def read_database(path: str) -> bytes:
@@ -111,4 +117,4 @@ def read_database(path: str) -> bytes:
 
 def lookup(user: str) -> Account:
     """The account that `user` means in the current root. Raises UnknownUser."""
-    return choose(user, parse_passwd(read_database("/etc/passwd")), parse_group(read_database("/etc/group")))
+    return choose(user, read_database("/etc/passwd"), read_database("/etc/group"))

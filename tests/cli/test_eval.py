@@ -1,0 +1,227 @@
+"""`bench eval`, `bench job` and `bench metrics`: what they print, how they end, and what Ctrl-C does."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree as ET
+
+import pytest
+from typer.testing import CliRunner
+
+from benchflow.cli.app import app
+from benchflow.errors import BenchflowError
+
+if TYPE_CHECKING:
+    from typer.testing import Result
+
+TOML = '[task]\nname = "demo/{name}"\n[environment]\nnetwork_mode = "no-network"\n'
+TEST = "#!/bin/sh\nmkdir -p /logs/verifier\n[ -f /app/done ] && r=1 || r=0\necho $r > /logs/verifier/reward.txt\n"
+
+pytestmark = pytest.mark.needs("local")
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(autouse=True)
+def here(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of its own to stand in, with sandboxes on the host's root."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{cache}/no.sock")
+    return tmp_path
+
+
+@pytest.fixture
+def tasks(here: Path) -> Path:
+    for name in ("a", "b", "c"):
+        task(here / "tasks" / name)
+    return here / "tasks"
+
+
+def task(folder: Path, *, test: str = TEST, solve: str = "touch /app/done") -> None:
+    files = {
+        "task.toml": TOML.format(name=folder.name),
+        "instruction.md": "Make /app/done.\n",
+        "environment/Dockerfile": "FROM not-there:1\nWORKDIR /app\n",
+        "tests/test.sh": test,
+        "solution/solve.sh": f"#!/bin/sh\n{solve}\n",
+    }
+    for path, text in files.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text)
+
+
+def bench(*words: str) -> Result:
+    return CliRunner().invoke(app, list(words))
+
+
+def test_one_task_passes_and_fails(tasks: Path) -> None:
+    passed = bench("eval", "create", "-t", "tasks/a", "-a", "oracle", "-e", "local")
+    assert passed.exit_code == 0, passed.output
+    assert "[PASS] demo/a  reward 1" in passed.stdout
+    assert "Score: 1/1" in passed.stdout
+    failed = bench("run", "-t", "tasks/a", "-a", "nop", "-e", "local", "--quiet")
+    assert failed.exit_code == 0
+    assert failed.stdout == "[FAIL] demo/a  reward 0\nScore: 0/1\n"
+
+
+def test_many_tasks(tasks: Path) -> None:
+    done = bench("job", "-t", "tasks", "-a", "oracle", "-a", "nop", "-e", "local", "-c", "3", "--job-name", "x")
+    assert done.exit_code == 0, done.output
+    assert "[PASS] demo/b  oracle  reward 1" in done.stdout
+    assert "[FAIL] demo/b  nop  reward 0" in done.stdout
+    assert "Score: 3/6" in done.stdout
+    assert "3 passed of 6 scored, 0 lost: 50.0 %" in done.stdout
+    assert "6/6" in done.stderr
+
+    listed = bench("eval", "list", "--json")
+    assert [(job["name"], job["state"], job["score"]["passed"]) for job in json.loads(listed.stdout)] == [
+        ("x", "finished", 3)
+    ]
+    assert "x    finished  nop, oracle" in bench("eval", "list").stdout
+    shown = bench("eval", "show", "jobs/x")
+    assert shown.stdout.count("demo/b") == 2
+    rollouts = json.loads(bench("eval", "show", "jobs/x", "--json").stdout)["rollouts"]
+    one = bench("eval", "show", rollouts[0]["rollout_dir"])
+    assert "[FAIL] reward 0" in one.stdout
+    assert "nop" in bench("metrics", "jobs/").stdout
+    assert json.loads(bench("eval", "metrics", "jobs/x", "--json").stdout)["overall"]["score"]["scored"] == 6
+    assert bench("metrics", "jobs/x", "--csv").stdout.count("\n") == 3
+
+    bench("eval", "-t", "tasks", "-a", "nop", "-e", "local", "--job-name", "y", "--quiet")
+    compared = json.loads(bench("eval", "compare", "jobs/x", "jobs/y", "--json").stdout)
+    assert compared["difference"] == pytest.approx(-0.5)
+    assert "in common" in bench("eval", "compare", "jobs/x", "jobs/y").stdout
+    merged = bench("eval", "merge", "jobs/x", "jobs/y", "--into", "jobs/z")
+    assert "9 rollouts" in merged.stdout
+
+
+def test_json_is_one_document(tasks: Path) -> None:
+    done = bench("eval", "create", "-t", "tasks", "-e", "local", "--json", "--n-tasks", "2", "--job-name", "x")
+    document = json.loads(done.stdout)
+    assert document["job_dir"] == "jobs/x"
+    assert document["score"] == {
+        "passed": 2,
+        "scored": 2,
+        "lost": 0,
+        "total": 2,
+        "mean_reward": 1.0,
+        "interval": document["score"]["interval"],
+    }
+    assert [row["task"] for row in document["rollouts"]] == ["demo/a", "demo/b"]
+    assert set(document["rollouts"][0]) >= {"task", "agent", "model", "rewards", "error", "rollout_dir", "timing"}
+    assert not done.stderr
+    resumed = json.loads(bench("eval", "resume", "jobs/x", "--json").stdout)
+    assert resumed["rollouts"] == document["rollouts"]
+
+
+def test_an_error_exits_1_and_is_lost(tasks: Path) -> None:
+    task(tasks / "b", test="#!/bin/sh\nexit 0\n")
+    done = bench("eval", "create", "-t", "tasks", "-e", "local", "--junit", "out/junit.xml", "--fail-under", "0.5")
+    assert done.exit_code == 1
+    assert "[LOST] demo/b  oracle  no reward" in done.stdout
+    assert "2 passed of 2 scored, 1 lost" in done.stdout
+    assert "verifier error" in done.stderr
+    suite = ET.parse("out/junit.xml").getroot()
+    assert (suite.get("tests"), suite.get("errors"), suite.get("failures")) == ("3", "1", "0")
+
+
+def test_a_score_below_the_line_exits_1(tasks: Path) -> None:
+    words = ("eval", "create", "-t", "tasks/a", "-a", "nop", "-e", "local", "-q", "--fail-under")
+    assert bench(*words, "0.1").exit_code == 1
+    assert bench(*words, "0").exit_code == 0
+
+
+def test_a_dry_run_starts_nothing(tasks: Path) -> None:
+    words = ("eval", "create", "-t", "tasks", "-a", "nop", "-e", "local", "--attempts", "2", "--dry-run")
+    done = bench(*words)
+    assert done.exit_code == 0, done.output
+    assert "6 rollouts, 6 to do" in done.stdout
+    assert "Make /app/done." in done.stdout
+    document = json.loads(bench(*words, "--json").stdout)
+    assert (document["total"], document["to_do"], len(document["measurements"])) == (6, 6, 3)
+    assert document["tasks"]["demo/a"]["digest"].startswith("sha256:")
+    assert not Path("jobs").exists()
+
+
+def test_a_file_and_options_over_it(tasks: Path) -> None:
+    Path("job.yaml").write_text("task_dir: tasks\nagent: nop\nenvironment: local\nattempts: 3\njob_name: y\n")
+    document = json.loads(
+        bench("eval", "create", "--config", "job.yaml", "--attempts", "1", "--dry-run", "--json").stdout
+    )
+    assert document["total"] == 3
+    assert document["config"]["agent"] == "nop"
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("eval", "create"), 2, "-t"),
+        (("eval", "create", "--config", "x.yaml", "-a", "nop"), 2, "--config"),
+        (("eval", "create", "-t", "tasks", "--source-repo", "a/b"), 2, "not from both"),
+        (("eval", "create", "-t", "tasks", "--source-path", "a"), 2, "--source-repo"),
+        (("eval", "create", "--dataset", "a"), 2, "registry"),
+        (("eval", "create", "-t", "tasks", "-c", "0"), 2, "--concurrency"),
+        (("eval", "create", "-t", "tasks", "--agent-env", "NOT_SET_HERE"), 2, "NOT_SET_HERE"),
+        (("metrics", "--json", "--csv"), 2, "not both"),
+    ],
+)
+def test_wrong_usage_exits_2(words: tuple[str, ...], code: int, said: str) -> None:
+    done = bench(*words)
+    assert done.exit_code == code
+    assert said in done.stderr
+
+
+def test_mistakes_in_settings_are_said_together(tasks: Path) -> None:
+    done = bench("eval", "create", "-t", "tasks", "-a", "claud", "-a", "codexx", "-e", "dockr")
+    assert isinstance(done.exception, BenchflowError)
+    assert all(word in str(done.exception) for word in ("claud", "codexx", "dockr", "3 problems"))
+
+
+def process(*words: str) -> subprocess.Popen[str]:
+    argv = [sys.executable, "-m", "benchflow.cli.app", *words]
+    return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ)
+
+
+def wait_for(path: Path, text: str, times: int = 1) -> None:
+    for _ in range(3000):
+        if path.exists() and path.read_text().count(text) >= times:
+            return
+        time.sleep(0.02)
+    pytest.fail(f"{text} never came to {path}")
+
+
+def test_ctrl_c_once_finishes_what_runs_and_twice_cancels_it(tasks: Path) -> None:
+    for name in ("a", "b", "c"):
+        task(tasks / name, solve="sleep 2\ntouch /app/done")
+    words = ("eval", "create", "-t", "tasks", "-e", "local", "-c", "1", "--job-name", "x")
+    events = Path("jobs/x/events.jsonl")
+    with process(*words) as once:
+        wait_for(events, '"started"')
+        once.send_signal(signal.SIGINT)
+        out, err = once.communicate(timeout=60)
+    assert once.returncode == 130, err
+    assert "Score: 1/3" in out
+    assert "resume with: bench eval resume jobs/x" in err
+
+    with process("eval", "resume", "jobs/x") as twice:
+        wait_for(events, '"started"', times=2)
+        twice.send_signal(signal.SIGINT)
+        wait_for(events, '"draining"', times=2)
+        twice.send_signal(signal.SIGINT)
+        out, err = twice.communicate(timeout=60)
+    assert twice.returncode == 130, err
+    assert "interrupted" in err
+    final = bench("eval", "resume", "jobs/x", "-c", "3")
+    assert final.exit_code == 0, final.output
+    assert "Score: 3/3" in final.stdout

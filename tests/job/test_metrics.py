@@ -1,0 +1,83 @@
+"""What results add up to."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from benchflow.errors import ConfigError
+from benchflow.job import collect_metrics
+from benchflow.job.metrics import metrics_of, pass_k
+from benchflow.rollout.result import Usage
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.job.conftest import MakeRow, WriteResult
+
+
+def test_groups_tags_and_errors(make_row: MakeRow, make_error: Any) -> None:
+    rows = [
+        make_row("a", 1.0, model="m", n_tool_calls=4, timing={"total": 2.0, "verifier": 1.0}),
+        make_row("a", 0.0, model="m", attempt=2, usage=Usage(input_tokens=10, cost_usd=0.5)),
+        make_row("b", 0.5, model="n", usage=Usage(input_tokens=5)),
+        make_row("b", None, model="n", attempt=2, error=make_error(message="first\nsecond")),
+        make_row("c", 0.0, model="n", error=make_error("AgentTimeout", "agent", phase="agent_execution")),
+    ]
+    found = metrics_of(rows, {"a": ["x", "y"], "b": ["x"]}, "TB")
+    score = found.overall.score
+    assert (score.passed, score.scored, score.lost, score.total) == (1, 4, 1, 5)
+    assert score.mean_reward == 1.5 / 4
+    assert found.overall.tool_calls == 0.8
+    assert found.overall.seconds["total"] == 0.4
+    assert found.overall.usage == {"input_tokens": 15, "output_tokens": None, "cached_tokens": None, "cost_usd": 0.5}
+    assert [(group.name, group.score.passed, group.score.scored) for group in found.groups] == [
+        ("a m", 1, 2),
+        ("a n", 0, 2),
+    ]
+    assert [(group.name, group.score.scored, group.tasks) for group in found.tags] == [("x", 3, 2), ("y", 2, 1)]
+    assert [(e.boundary, e.kind, e.count, e.lost) for e in found.overall.errors] == [
+        ("sandbox", "SandboxError", 1, 1),
+        ("agent", "AgentTimeout", 1, 0),
+    ]
+    text = found.summary()
+    for words in ("TB: 5 rollouts of 3 tasks", "1 passed of 4 scored, 1 lost: 25.0 %", "first", "$0.50", "pass@k"):
+        assert words in text
+    assert "second" not in text
+    assert json.loads(json.dumps(found.to_json()))["overall"]["score"]["lost"] == 1
+    lines = list(csv.DictReader(io.StringIO(found.to_csv())))
+    assert [(line["name"], line["passed"], line["pass_at_2"]) for line in lines] == [
+        ("a m", "1", "1.0"),
+        ("a n", "0", ""),
+    ]
+
+
+def test_pass_k_is_averaged_over_the_tasks_that_have_k() -> None:
+    found = pass_k([(1, 3), (3, 3), (0, 1)])
+    assert [(one.k, one.tasks) for one in found] == [(1, 3), (2, 2), (3, 2)]
+    assert [one.at for one in found] == pytest.approx([(1 / 3 + 1) / 3, (2 / 3 + 1) / 2, 1.0])
+    assert [one.hat for one in found] == pytest.approx([(1 / 3 + 1) / 3, 0.5, 0.5])
+    assert pass_k([]) == []
+
+
+def test_of_a_job_and_of_a_folder_of_jobs(tmp_path: Path, write_result: WriteResult) -> None:
+    write_result(tmp_path / "tb2" / "one", "a__1", 1.0)
+    write_result(tmp_path / "tb2" / "one", "b__1", 0.0)
+    write_result(tmp_path / "tb2" / "two", "a__1", None)
+    both = collect_metrics(str(tmp_path / "tb2"), benchmark="TB2")
+    assert (both.jobs, both.overall.score.total, both.benchmark) == (2, 3, "TB2")
+    assert both.summary().startswith("TB2: 3 rollouts of 2 tasks")
+    one = collect_metrics(tmp_path / "tb2" / "one")
+    assert (one.jobs, one.overall.score.total, one.benchmark) == (1, 2, "one")
+    with pytest.raises(ConfigError, match="no results"):
+        collect_metrics(tmp_path)
+
+
+def test_nothing_scored(make_row: MakeRow) -> None:
+    found = metrics_of([make_row(reward=None)], {}, "x")
+    assert "0 passed of 0 scored, 1 lost" in found.summary()
+    assert found.overall.score.interval == (0.0, 1.0)

@@ -1,0 +1,37 @@
+"""The whole contract once more with everything done through the engine's API, as for users other than root."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import pytest_asyncio
+
+from benchflow.sandbox.base import ImageRef
+from benchflow.sandbox.docker.backend import DockerBackend
+from benchflow.sandbox.docker.home import NEAR_SETTING
+from benchflow.testing.sandbox_contract import SandboxContract
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from benchflow.sandbox.base import Backend, ImageSource
+
+
+@pytest.mark.needs("docker")
+class TestThroughTheApi(SandboxContract):
+    cancel_points = 6
+
+    @pytest_asyncio.fixture(scope="class", loop_scope="class")
+    @classmethod
+    async def backend(cls) -> AsyncIterator[Backend]:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv(NEAR_SETTING, "0")
+            backend = DockerBackend()
+            yield backend
+            await backend.close()
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def image(cls) -> ImageSource:
+        return ImageRef("debian:bookworm-slim")
