@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,13 +16,21 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 from benchflow.cli.app import app
+from benchflow.cli.console import console, err_console
+from benchflow.cli.dashboard import Dashboard
 from benchflow.errors import BenchflowError
+from benchflow.job import Job, JobConfig
+from benchflow.job.scheduler import Work
+from benchflow.sandbox.registry import close_backends
 
 if TYPE_CHECKING:
     from typer.testing import Result
+
+    from benchflow.job.resume import JobPlan
 
 TOML = '[task]\nname = "demo/{name}"\n[environment]\nnetwork_mode = "no-network"\n'
 TEST = "#!/bin/sh\nmkdir -p /logs/verifier\n[ -f /app/done ] && r=1 || r=0\necho $r > /logs/verifier/reward.txt\n"
@@ -225,3 +236,54 @@ def test_ctrl_c_once_finishes_what_runs_and_twice_cancels_it(tasks: Path) -> Non
     final = bench("eval", "resume", "jobs/x", "-c", "3")
     assert final.exit_code == 0, final.output
     assert "Score: 3/3" in final.stdout
+
+
+def test_on_a_terminal_there_is_a_board(tasks: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "120")
+    console.cache_clear()
+    err_console.cache_clear()
+    try:
+        done = bench("job", "-t", "tasks", "-a", "oracle", "-e", "local", "-c", "2")
+    finally:
+        console.cache_clear()
+        err_console.cache_clear()
+    assert done.exit_code == 0, done.output
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", done.stderr)
+    assert "0/3" in plain
+    assert "running" in plain
+    assert "demo/a" in plain
+    assert "Score: 3/3" in re.sub(r"\x1b\[[0-9;]*m", "", done.stdout)
+
+
+def test_the_board_counts_and_shows(tasks: Path) -> None:
+    """Every event changes what is drawn, and nothing that an agent says reaches the terminal as it is."""
+
+    async def plan() -> JobPlan:
+        try:
+            return await Job(tasks, config=JobConfig(environment="local", attempts=20)).plan()
+        finally:
+            await close_backends()
+
+    found = asyncio.run(plan())
+    board = Dashboard(found)
+    keys = list(found.lock.keys)
+    for key in keys[:20]:
+        watcher = board.watch(Work(key), found.measurements[key[0]])
+        watcher.phase("agent_execution")
+        watcher.event({"type": "tool_call", "title": "rm \x1b[2J\nsecond line"})
+    usage = {"input_tokens": 1000, "output_tokens": None, "cached_tokens": None, "cost_usd": 0.25}
+    for key, reward in zip(keys, (1.0, 0.0, None), strict=False):
+        board.job_event(
+            {"event": "finished", "measurement": key[0], "attempt": key[1], "reward": reward, "passed": reward == 1.0,
+             "usage": usage}
+        )  # fmt: skip
+    board.job_event({"event": "halted", "message": "the daemon is gone"})
+    text = io.StringIO()
+    Console(file=text, width=140).print(board)
+    drawn = text.getvalue()
+    for words in ("3/60", "1 passed", "1 failed", "1 lost", "50.0 %", "working", "rm \ufffd[2J", "and 1 more", "$0.75"):
+        assert words in drawn, words
+    assert "the daemon is gone" in drawn
+    assert "\x1b" not in drawn
+    assert "second line" not in drawn

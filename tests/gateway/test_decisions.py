@@ -52,6 +52,8 @@ def test_a_total_with_an_unknown_part_is_unknown() -> None:
     known = usage.cost
     usage.add(Tokens(input=1), None)
     assert (known, usage.cost) == (0.25, None)
+    shown = usage.to_json()
+    assert (shown["input_tokens"], shown["cost_usd"], shown["unpriced_requests"]) == (11, None, 1)
     assert (usage.requests, usage.tokens.total, usage.priced, usage.unpriced) == (2, 16, 0.25, 1)
 
 

@@ -365,6 +365,20 @@ async def test_a_large_answer_passes_and_its_record_is_bounded(bench: Bench, mon
     assert bench.path.stat().st_size < 110_000
 
 
+async def test_a_ledger_that_cannot_be_written_ends_the_rollout_and_not_the_answer(bench: Bench) -> None:
+    async with ModelServer([Say("heard")]) as model:
+        gateway = await bench.gateway()
+        pass_ = gateway.admit(bench.account(model.url, "anthropic"), bench.ledger)
+        url = f"{await bench.open(pass_)}/v1/messages"
+        bench.ledger.close()
+        for status in (200, 402):
+            async with bench.http.post(url, json=ASK, headers=auth(pass_)) as reply:
+                assert reply.status == status
+    assert pass_.tripped is not None
+    assert pass_.tripped.kind == "ledger"
+    assert "cannot write" in pass_.tripped.message
+
+
 @pytest.mark.parametrize(
     ("dialect", "path"),
     [("openai-chat", "/v1/messages"), ("anthropic", "/v1/chat/completions"), ("gemini", "/v1/responses")],

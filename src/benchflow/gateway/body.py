@@ -16,7 +16,7 @@ from benchflow.gateway.refusal import Refusal
 if TYPE_CHECKING:
     from benchflow.gateway.dialects.base import Json, Route
 
-DECODED_LIMIT = 256 * 1024 * 1024
+DECODED_LIMIT = 64 * 1024 * 1024
 """Bytes that a compressed request may hold."""
 
 _MEANT = ("model", "stream")

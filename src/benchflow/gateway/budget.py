@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from benchflow.gateway.alarm import Alarm, Trip
+from benchflow.gateway.price import price_table
 from benchflow.gateway.tokens import Tokens
 
 UNMETERED_ALLOWED = 5
@@ -38,6 +39,18 @@ class Usage:
     def cost(self) -> float | None:
         """Dollars, or None when a part of them is not known."""
         return None if self.unpriced else self.priced
+
+    def to_json(self) -> dict[str, object]:
+        """As it stands in results. What is not known is None."""
+        return {
+            "requests": self.requests,
+            **{f"{kind}_tokens": count for kind, count in self.tokens.to_json().items() if kind != "web_searches"},
+            "web_searches": self.tokens.web_searches,
+            "cost_usd": self.cost,
+            "unmetered_requests": self.unmetered,
+            "unpriced_requests": self.unpriced,
+            "prices": price_table(),
+        }
 
     def add(self, tokens: Tokens | None, cost: float | None) -> None:
         """One answer of a model."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from benchflow.agent.spec import Dialect as DialectName
     from benchflow.gateway.dialects.base import Dialect, Route
 
-REQUEST_LIMIT = 64 * 1024 * 1024
+REQUEST_LIMIT = 40 * 1024 * 1024
 """Bytes that a request's body may have."""
 
 HELD_LIMIT = 256 * 1024 * 1024

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 import signal
 import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.sandbox.local.conftest import assert_nothing_left
 
 from benchflow.errors import SandboxError, SandboxGone, SandboxUnsupported
 from benchflow.sandbox.base import Limits, Mount
 from benchflow.sandbox.local import engine as engine_module
 from benchflow.sandbox.local.engine import Engine
-from tests.sandbox.local.conftest import assert_nothing_left
 
 if TYPE_CHECKING:
     from asyncio import StreamReader, StreamWriter
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from benchflow.sandbox.local.engine import BoxSpec
 
 pytestmark = pytest.mark.needs("local", "rootfs")
+
 
 async def shell(box: Box, script: str, *, user: str | int | None = None) -> str:
     result = await box.exec(script, user=user)
@@ -42,10 +44,14 @@ async def layer(engine: Engine, spec: BoxSpec, script: str) -> Path:
     return spec.upper
 
 
-async def test_a_given_upper_is_kept_and_is_a_layer(engine: Engine, spec: Callable[..., BoxSpec], tmp_path: Path) -> None:
-    script = "echo new > /etc/issue && rm -rf /etc/skel && mkdir /etc/skel && echo x > /etc/skel/x && rm /etc/debian_version"
+async def test_a_given_upper_is_kept_and_is_a_layer(
+    engine: Engine, spec: Callable[..., BoxSpec], tmp_path: Path
+) -> None:
+    script = (
+        "echo new > /etc/issue && rm -rf /etc/skel && mkdir /etc/skel && echo x > /etc/skel/x && rm /etc/debian_version"
+    )
     made = await layer(engine, spec(upper=tmp_path / "made"), script)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["made", "state"]
+    assert sorted(os.listdir(tmp_path)) == ["made", "state"]  # noqa: PTH208
     base = spec()
     box = await engine.start_box(spec(layers=(made, *base.layers)))
     assert await shell(box, "cat /etc/issue; ls -A /etc/skel; ls /etc/debian_version || true") == "new\nx\n"
@@ -117,7 +123,10 @@ async def test_a_fork_leaves_the_rest_of_the_box_as_it_is(
     await shell(box, "echo kept > /dev/shm/kept; echo named > /etc/hosts; mv /etc /moved; mkdir -p /etc")
     await (await engine.fork_box(box, name="fork")).stop()
     assert len(box.stack.frozen) == 1
-    assert await shell(box, "cat /dev/shm/kept '/mnt/a b\\c/file' /moved/hosts; echo > /dev/null") == "kept\nmountednamed\n"
+    assert (
+        await shell(box, "cat /dev/shm/kept '/mnt/a b\\c/file' /moved/hosts; echo > /dev/null")
+        == "kept\nmountednamed\n"
+    )
     connect = f"exec 3<>/dev/tcp/127.0.0.1/{listener.port}; cat <&3"
     assert (await box.exec(["bash", "-c", connect])).text == "hello"
     assert not (await box.exec(": >> /proc/sys/kernel/hostname")).ok
@@ -132,7 +141,7 @@ async def test_a_fork_of_a_busy_box_copies_what_was_written(engine: Engine, spec
         await shell(
             box,
             """rm -rf /etc/skel && mkdir /etc/skel && echo only > /etc/skel/one && rm /etc/issue /before
-            echo 1 > /a && ln /a /b && truncate -s 100M /sparse && chown 33:33 /a && setfattr -n user.x -v y /a || true""",
+            echo 1 > /a && ln /a /b && truncate -s 100M /sparse && chown 33:33 /a""",
         )
         fork = await engine.fork_box(box, name="second")
         assert len(box.stack.frozen) == 1
@@ -210,7 +219,9 @@ async def test_storage_in_memory_is_bounded_and_shared_with_what_was_frozen(
     assert_nothing_left(engine, tmp_path / "state")
 
 
-async def test_what_the_first_process_leaves_to_children_is_little(engine: Engine, spec: Callable[..., BoxSpec]) -> None:
+async def test_what_the_first_process_leaves_to_children_is_little(
+    engine: Engine, spec: Callable[..., BoxSpec]
+) -> None:
     """Commands see three descriptors, no variables but their own, and a first process that tells them nothing."""
     box = await engine.start_box(spec())
     assert await shell(box, "ls /proc/self/fd | tr '\\n' ' '") == "0 1 2 3 "
@@ -316,12 +327,10 @@ async def test_everything_dies_with_a_killed_owner_and_is_swept(
     owner.kill()
     await owner.wait()
     for handle in handles:
-        ended = asyncio.get_running_loop().create_future()
-        asyncio.get_running_loop().add_reader(handle, lambda ended=ended: ended.done() or ended.set_result(None))
-        await asyncio.wait_for(ended, 20)
-        asyncio.get_running_loop().remove_reader(handle)
+        ended = await asyncio.to_thread(select.select, [handle], [], [], 20)
+        assert ended[0] == [handle]
         os.close(handle)
-    assert any((state / "uppers").iterdir())
+    assert os.listdir(state / "uppers")  # noqa: PTH208
     engine = Engine(root=state)
     await (await engine.start_box(spec())).stop()
     await engine.close()

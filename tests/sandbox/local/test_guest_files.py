@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,7 +17,6 @@ from benchflow.sandbox.local.guest.put import Owner, put_data, put_file, put_tre
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 ME = Owner(os.getuid(), os.getgid())
 
@@ -77,7 +77,7 @@ def test_no_set_of_links_leads_out(links: dict[str, str], tmp_path_factory: pyte
     for place in links:
         path = target / place
         if path.is_symlink():
-            assert path.resolve(strict=False).is_relative_to(target), (place, links)
+            assert Path(os.path.realpath(path)).is_relative_to(target), (place, links)
 
 
 def test_hostile_tree(tmp_path: Path, handles: list[int]) -> None:
@@ -93,9 +93,7 @@ def test_hostile_tree(tmp_path: Path, handles: list[int]) -> None:
     (source / "up").symlink_to("..")
     (source / os.fsdecode(b"\xff\n")).write_bytes(b"odd")
     export(source, target, handles)
-    assert sorted(os.fsencode(path.name) for path in target.iterdir()) == [b"\xff\n", b"file", b"sub"][::1] or sorted(
-        os.fsencode(path.name) for path in target.iterdir()
-    ) == [b"file", b"sub", b"\xff\n"]
+    assert {os.fsencode(path.name) for path in target.iterdir()} == {b"\xff\n", b"file", b"sub"}
     assert stat.S_IMODE((target / "file").stat().st_mode) == 0o755
     assert stat.S_IMODE((target / "sub").stat().st_mode) == 0o700
     assert (target / "sub" / "again").stat().st_ino == (target / "file").stat().st_ino

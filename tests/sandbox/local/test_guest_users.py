@@ -38,7 +38,9 @@ def test_known(user: str, account: Account) -> None:
     assert choose(user, PASSWD, GROUP) == account
 
 
-@pytest.mark.parametrize("user", ["nobody", "", "-1", "4294967295", "99999999999", "root:", "root:nogroup", "²", "\udcff"])
+@pytest.mark.parametrize(
+    "user", ["nobody", "", "-1", "4294967295", "99999999999", "root:", "root:nogroup", "²", "\udcff"]
+)
 def test_unknown(user: str) -> None:
     with pytest.raises(UnknownUser):
         choose(user, PASSWD, GROUP)

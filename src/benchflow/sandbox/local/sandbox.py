@@ -91,10 +91,10 @@ class LocalSandbox:
     # -- from start to stop ----------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        if self._running is not None:
-            return
         if self._stopped:
             raise SandboxGone("it was stopped", backend=BACKEND, sandbox=self._id, phase="start")
+        if self._running is not None:
+            return
         if self._starting is None:
             self._starting = asyncio.create_task(self._start(), name=f"start {self._id}")
         task = self._starting
