@@ -157,3 +157,9 @@ class ModelError(BenchflowError):
     def __init__(self, message: str, *, status: int | None = None, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
         self.status = status
+
+
+class ModelRefused(ModelError):
+    """Nothing more is sent to the model: its key is dead, its name unknown, or the budget is used up."""
+
+    retryable = False

@@ -14,6 +14,7 @@ import pytest
 import pytest_asyncio
 
 from benchflow.sandbox.base import HostRoot, ImageRef, RootFolder
+from benchflow.sandbox.docker import labels
 from benchflow.testing.sandbox_contract import SandboxContract
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class EngineContract(SandboxContract):
     async def extras(cls, backend: Backend, record: Record) -> frozenset[str]:
         """Images behind forks, which carry the fork's id in their names."""
         async with aiodocker.Docker(url=cls.host) as docker:
-            images = await docker.images.list()
+            images = await docker.images.list(filters={"label": [f"{labels.IMAGE}=fork"]})
         names = [name for image in images for name in image["RepoTags"] or ()]
         return frozenset(f"image {name}" for name in names if any(sandbox in name for sandbox in record.ids))
 

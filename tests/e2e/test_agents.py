@@ -12,14 +12,20 @@ from pathlib import Path
 import pytest
 
 import benchflow as bf
+from benchflow.gateway.ledger import read_exchanges
 from benchflow.rollout.config import RolloutConfig
 from benchflow.rollout.scene import Scene
 from benchflow.sandbox.registry import backends_in_use, get_backend
 from benchflow.testing.model_server import ModelServer, Run, Say
 
 TASK = Path(__file__).parents[2] / "examples" / "tasks" / "write-a-file"
-SOLVE = "printf 'Hello from the sandbox!\\n' > /app/greeting.txt && id -un > /app/who.txt"
 KEY = "sk-planted-0123456789"
+# Solves the task only if the key is nowhere in the sandbox. The key is spelled in two parts here, because agents keep
+# what they ran.
+SOLVE = (
+    'if grep -rqs "$(printf \'sk-planted%s\' -0123456789)" /proc/[0-9]*/environ "$HOME"; then echo leaked;'
+    " else printf 'Hello from the sandbox!\\n' > /app/greeting.txt; fi"
+)
 SECOND = "Now look at what you did and say whether it is right."
 
 WIRES = {
@@ -65,6 +71,9 @@ def check(result: bf.RolloutResult, turns: list[str]) -> None:
     assert result.n_tool_calls >= 1
     assert SECOND in turns[-1]
     assert "Create the file" in turns[-1], "the first turn is not in the second one's request"
+    ledger = result.rollout_dir / "trajectory" / "llm_trajectory.jsonl"
+    assert len(list(read_exchanges(ledger))) >= len(turns)
+    assert result.usage.input_tokens
     kinds = {event["type"] for event in result.trajectory}
     assert {"prompt", "message", "tool_call", "stop"} <= kinds
     prompts = json.loads((result.rollout_dir / "prompts.json").read_text())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -192,6 +193,23 @@ async def test_a_look_at_something_else_is_no_difference(bench: Bench, tmp_path:
     agent, _, ledger = await replaying(bench, "anthropic", tmp_path / "again.jsonl", stream=False)
     async with bench.http.get(f"{agent.root}/v1/models", headers={"x-api-key": agent.pass_.token}) as reply:
         assert reply.status == 404
+    assert agent.pass_.tripped is None
+    ledger.close()
+
+
+async def test_a_request_that_was_given_up_is_given_up_again(bench: Bench, tmp_path: Path) -> None:
+    async with ModelServer([Say("too late")], latency=3600) as slow:
+        gateway = await bench.gateway()
+        pass_ = gateway.admit(bench.account(slow.url, "anthropic"), bench.ledger)
+        agent = Agent(bench, pass_, await bench.open(pass_), "anthropic", stream=True)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(agent.ask(agent.second("Never mind.", "2026-11-15", "x")), 0.2)
+        await pass_.close()
+    await record(bench, "anthropic", stream=True)
+    agent, _, ledger = await replaying(bench, "anthropic", tmp_path / "again.jsonl", stream=True)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(agent.ask(agent.second("Never mind.", "2027-01-01", "x")), 0.2)
+    await agent.run("List the files.", "2027-01-01")
     assert agent.pass_.tripped is None
     ledger.close()
 

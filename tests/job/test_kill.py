@@ -1,7 +1,8 @@
 """A job that is killed without warning, again and again, ends like one that was left alone.
 
-The job runs in a child that is forked from a process which has everything imported, so that a kill comes during the
-job and not during its imports. Only that child is killed: what it started must not keep the next one from its work.
+The job runs in a child that is forked from a process which has everything imported. Three kills of four come some time
+after the job has begun, the fourth some time after its process has. Only that child is killed: what it started must not
+keep the next one from its work.
 """
 
 from __future__ import annotations
@@ -47,12 +48,22 @@ def child(name, resumed=False):
             os._exit(code)
     return pid
 
+def size(path):
+    return os.path.getsize(path) if os.path.exists(path) else 0
+
+def has_ended(pid):
+    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
 moments = random.Random(4)
 killed = number = 0
 while killed < kills:
     name = f"disturbed-{number}"
+    events = f"{jobs}/{name}/events.jsonl"
+    before = size(events)
     pid = child(name, resumed=killed % 2 == 1 and os.path.exists(f"{jobs}/{name}/job.json"))
-    time.sleep(moments.uniform(0.05, 1.0))
+    while killed % 4 and size(events) == before and not has_ended(pid):
+        time.sleep(0.005)
+    time.sleep(moments.uniform(0, 0.8))
     os.kill(pid, signal.SIGKILL)
     _, status = os.waitpid(pid, 0)
     if os.WIFSIGNALED(status):

@@ -1,13 +1,15 @@
 """A recorded rollout's answers in the place of a provider.
 
-A request is answered with what the recording has for one of the same substance, each recorded answer once and in their
-order; the order between different requests does not matter, because agents ask for helpers at the same time. The first
-request that the recording does not have ends the replay, with the difference to what was expected. With `turns` the
-replay ends after that many turns of the conversation, and the provider itself goes on.
+A request is answered with what the recording has for one of the same substance, each answer of a model once and in
+their order; the order between different requests does not matter, because agents ask for helpers at the same time. A
+request that was given up when it was recorded stays open until it is given up again. The first request that the
+recording does not have ends the replay, with the difference to what was expected. With `turns` the replay ends after
+that many turns of the conversation, and the provider itself goes on.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import defaultdict, deque
 from contextlib import asynccontextmanager
@@ -32,12 +34,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Recorded:
-    """One recorded exchange: what was asked, in substance, and what was answered."""
+    """One recorded exchange: what was asked, in substance, and what was answered; nothing, when it was given up."""
 
     asked: Json
     is_turn: bool
-    status: int
-    answer: Json
+    status: int = 0
+    answer: Json | None = None
 
 
 class Replayer:
@@ -60,13 +62,13 @@ class Replayer:
     def from_file(cls, path: Path, *, turns: int | None = None) -> Self:
         """The replay of a ledger. Raises ConfigError when there is nothing in it to replay."""
         made = cls(read_exchanges(path), turns=turns)
-        if not made.unused:
+        if not any(one.answer for one in made._order):
             raise ConfigError(f"{path}: no recorded answers of a model", hint="replay a rollout that used the gateway")
         return made
 
     @property
     def unused(self) -> int:
-        return len(self._order)
+        return sum(one.answer is not None and one.asked["operation"] == "generate" for one in self._order)
 
     @property
     def finished(self) -> bool:
@@ -77,13 +79,15 @@ class Replayer:
     async def send(self, call: Call) -> AsyncIterator[Reply]:
         """Answer from the recording. Raises Refusal that says how the request differs from what was recorded."""
         recorded = self._take(call)
+        if recorded.answer is None:
+            await asyncio.Event().wait()
         self._given += recorded.is_turn
         if recorded.status >= 300 or not call.question.stream:
             yield _reply(recorded.status, "application/json", json.dumps(recorded.answer).encode())
         elif call.route.dialect.name == "gemini" and "alt=sse" not in call.query.split("&"):
             yield _reply(recorded.status, "application/json", json.dumps([recorded.answer]).encode())
         else:
-            events = [event.to_bytes() for event in call.route.dialect.unfold(recorded.answer)]
+            events = [event.to_bytes() for event in call.route.dialect.unfold(recorded.answer or {})]
             yield _reply(recorded.status, "text/event-stream", *events)
 
     def _take(self, call: Call) -> _Recorded:
@@ -94,8 +98,10 @@ class Replayer:
             call.question.document,
         )
         if found := self._waiting.get(digest(asked)):
-            recorded = found.popleft()
-            self._order.remove(recorded)
+            recorded = next((one for one in found if one.answer is not None), found[0])
+            if call.route.operation == "generate":
+                found.remove(recorded)
+                self._order.remove(recorded)
             return recorded
         if call.route.operation != "generate":
             raise Refusal(404, "the recording does not have this request")
@@ -105,7 +111,7 @@ class Replayer:
     def _difference(self, asked: Json) -> str:
         """How a request that was not recorded differs from the one that was next."""
         turn = _is_turn(asked["body"])
-        alike = [one for one in self._order if one.asked["operation"] == "generate"]
+        alike = [one for one in self._order if one.asked["operation"] == "generate" and one.answer is not None]
         expected = next((one for one in alike if one.is_turn == turn), next(iter(alike), None))
         if expected is None:
             return "the replay has ended: the agent asks for more answers than were recorded"
@@ -114,14 +120,21 @@ class Replayer:
 
 
 def _read(exchange: Json, *, any_model: bool) -> _Recorded | None:
-    """A recorded exchange that can be given again: one whose request and answer were kept whole."""
+    """A recorded exchange that can be given again: its request and answer were kept whole, or it was given up."""
     answer, body, status = get(exchange, "response", "body"), get(exchange, "request", "body"), exchange.get("status")
-    whole = exchange.get("ended") == "complete" and get(exchange, "response", "truncated") is not True
-    if not whole or not isinstance(answer, dict) or not isinstance(body, dict) or not isinstance(status, int):
+    if not isinstance(body, dict):
         return None
     model = "" if any_model else exchange.get("model")
     asked = _asked(exchange.get("dialect"), exchange.get("operation"), model, body)
-    return _Recorded(asked, _is_turn(asked["body"]), status, answer)
+    turn = _is_turn(asked["body"])
+    if exchange.get("ended") in ("left", "closed"):
+        return _Recorded(asked, turn)
+    whole = exchange.get("ended") == "complete" and get(exchange, "response", "truncated") is not True
+    return (
+        _Recorded(asked, turn, status, answer)
+        if whole and isinstance(answer, dict) and isinstance(status, int)
+        else None
+    )
 
 
 def _asked(dialect: object, operation: object, model: object, body: Json) -> Json:

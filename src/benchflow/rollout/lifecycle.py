@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Self
 
 from benchflow.agent.bundle import ensure_bundle
 from benchflow.agent.platforms import host_platform, sandbox_platform
-from benchflow.errors import AgentError, AgentTimeout, BenchflowError, ConfigError
+from benchflow.errors import AgentError, AgentTimeout, BenchflowError, ConfigError, ModelError, ModelRefused
 from benchflow.rollout.account import make_account
 from benchflow.rollout.health import wait_healthy
 from benchflow.rollout.merge import gate_passed, merge_rewards
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from benchflow.rollout.record import Observer
     from benchflow.rollout.result import RolloutResult
     from benchflow.rollout.stage import Stage
+    from benchflow.rollout.wire import Wire
     from benchflow.sandbox.base import Sandbox
     from benchflow.verify.base import VerifyResult
 
@@ -51,6 +52,7 @@ class Rollout:
         self._sandbox: Sandbox | None = None
         self._account: Account | None = None
         self._stage: Stage | None = None
+        self._wire: Wire | None = None
         self._player: Player | None = None
         self._act: Act | None = None
         self._deadline: float | None = None
@@ -102,7 +104,7 @@ class Rollout:
                 timeout=self.config.sandbox_setup_timeout,
             )
             if specs:
-                self._stage = self._make_stage()
+                self._stage = await self._make_stage()
             limit = self.config.agent_timeout or self.plan.task.config.agent.timeout_sec
             self._deadline = asyncio.get_running_loop().time() + limit if limit else None
 
@@ -156,6 +158,8 @@ class Rollout:
             if self._stage:
                 with suppress(BenchflowError):
                     await self._stage.clear()
+            if self._wire:
+                await self._wire.close()
         finally:
             if self._sandbox:
                 try:
@@ -168,20 +172,22 @@ class Rollout:
 
         Raises ConfigError or TaskError when the rollout cannot even be planned: then there is nothing to write.
         """
-        await self.setup()
-        record = self.record
         try:
+            await self.setup()
             await self.start()
             await self.install_agent()
             await self._play()
-        except asyncio.CancelledError as error:
-            record.failed(error)
-            raise
-        except Exception as error:  # noqa: BLE001 - becomes the result's error, attributed to its boundary
-            record.failed(error)
+        except BaseException as error:
+            # Becomes the result's error, attributed to its boundary; without a record there is nothing to write.
+            if self._record is None:
+                raise
+            self._record.failed(error)
+            if not isinstance(error, Exception):
+                raise
         finally:
-            await asyncio.shield(self._finish())
-        return record.result
+            if self._record is not None:
+                await asyncio.shield(self._finish())
+        return self.record.result
 
     # -- how they are done -----------------------------------------------------------------------------------
 
@@ -195,8 +201,8 @@ class Rollout:
             await self._prepare_act(act)
             try:
                 await self._perform(act)
-            except AgentError as error:
-                # An agent that failed or ran out of time is scored as it stands.
+            except (AgentError, ModelError) as error:
+                # An agent that failed, ran out of time or lost its model is scored as it stands.
                 self.record.failed(error)
             await self.disconnect()
             result = await self.verify()
@@ -248,8 +254,13 @@ class Rollout:
             )
             return
         session = await self.stage.session(player)
-        ended = await session.prompt(prompt, timeout=left, idle_timeout=self.config.agent_idle_timeout)
+        try:
+            ended = await session.prompt(prompt, timeout=left, idle_timeout=self.config.agent_idle_timeout)
+        finally:
+            self.record.metered(self._wire.usage if self._wire else None)
         self.record.used(ended.usage)
+        if self._wire and (trip := self._wire.trip):
+            raise ModelRefused(trip.message)
 
     def _time_left(self) -> float | None:
         if self._deadline is None:
@@ -259,13 +270,17 @@ class Rollout:
             raise AgentTimeout("the agent's time was over before its turn began")
         return left
 
-    def _make_stage(self) -> Stage:
+    async def _make_stage(self) -> Stage:
         # The protocol's SDK takes most of a second to import, which a rollout without agents need not pay.
         from benchflow.rollout.stage import Stage, Surroundings
+        from benchflow.rollout.wire import Wire
 
+        self._wire = Wire(self.sandbox, self.record.folder.ledger, self.record.note)
+        await self._wire.open()
         around = Surroundings(
             self.sandbox,
             self.account,
+            self._wire,
             on_event=self.record.event,
             log=self.record.agent_log,
             mcp_servers=self.record.mcp_servers(),

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from benchflow.agent.catalog import get_agent
 from benchflow.agent.credentials import Credentials, read_dotenv, resolve_credentials
-from benchflow.agent.launch import direct_endpoint
 from benchflow.errors import BenchflowError, ConfigError
-from benchflow.gateway.tunnel import is_loopback
+from benchflow.gateway.account import account_of
+from benchflow.gateway.litellm_bridge.translator import LiteLLMTranslator
 from benchflow.rollout.scene import Role, compile_steps
 from benchflow.rollout.world import agent_network, sandbox_spec
 from benchflow.sandbox.registry import choose_backend
@@ -25,7 +25,6 @@ from benchflow.task.needs import required_capabilities
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from benchflow.agent.launch import Endpoint
     from benchflow.agent.spec import AgentSpec
     from benchflow.rollout.config import RolloutConfig
     from benchflow.rollout.scene import Step as Turn
@@ -36,12 +35,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Player:
-    """A role with the agent that plays it: who, on whose account, reached how."""
+    """A role with the agent that plays it: who, on whose account, and whether it can be reached through the gateway."""
 
     role: Role
     spec: AgentSpec
     credentials: Credentials
-    endpoint: Endpoint | None
+    through_gateway: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +124,24 @@ def _prompt(prefix: str | None, instruction: str) -> str:
 def _player(role: Role, dotenv: Mapping[str, str]) -> Player:
     spec = get_agent(role.agent)
     if spec.kind == "builtin":
-        return Player(role, spec, Credentials(), None)
+        return Player(role, spec, Credentials())
     credentials = resolve_credentials(spec, role.model, {**os.environ, **role.env}, Path.home(), dotenv)
-    return Player(role, spec, credentials, direct_endpoint(spec, credentials))
+    return Player(role, spec, credentials, _through_gateway(spec, credentials, role.model))
+
+
+def _through_gateway(spec: AgentSpec, found: Credentials, model: str | None) -> bool:
+    """Whether the agent is pointed at the gateway. Raises ConfigError when it could reach its model in no way."""
+    account = account_of(found, model)
+    if account is None or spec.dialect is None:
+        return False
+    if spec.dialect in account.dialects or not (missing := LiteLLMTranslator().missing(account)):
+        return True
+    if found.provider in spec.native.providers:
+        return False
+    spoken = " and ".join(account.dialects)
+    raise ConfigError(
+        f"agent {spec.name} speaks {spec.dialect}, but the provider {found.provider} speaks {spoken}", hint=missing
+    )
 
 
 _NEVER = {"windows", "tpu", "compose", "llm-judge", "skills", "prior-context", "memory-score"}
@@ -156,19 +170,17 @@ def _changes_between_turns(need: Need) -> bool:
 
 
 def _unreachable(task: Task, players: Iterable[Player]) -> list[BenchflowError]:
-    """An agent in a task without network cannot reach a model that is not on this machine."""
+    """An agent in a task without network reaches a model through the gateway or not at all."""
     if agent_network(task).mode == "public":
         return []
     return [
         ConfigError(
             f"{task.path}: the task gives its agent no network, so {player.spec.name} cannot reach its model"
             f" at {player.credentials.provider}",
-            hint="use a model that is served on this machine (http://127.0.0.1:...)",
+            hint="give it a key instead of a login, so that the gateway can carry its requests",
         )
         for player in players
-        if player.spec.kind != "builtin"
-        and player.credentials.provider
-        and not (player.endpoint and is_loopback(player.endpoint.base_url))
+        if player.spec.kind != "builtin" and player.credentials.provider and not player.through_gateway
     ]
 
 

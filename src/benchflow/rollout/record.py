@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from benchflow.rollout.config import RolloutConfig
     from benchflow.rollout.plan import Act, Plan
+    from benchflow.rollout.result import Usage
     from benchflow.rollout.scene import Role
     from benchflow.sandbox.base import Sandbox
     from benchflow.trajectory.events import Event
@@ -53,6 +54,7 @@ class Record:
         self._plan = plan
         self._observer = observer
         self._phase = "setup"
+        self._metered = False
         self._began = time.monotonic()
         secrets = [secret for player in plan.players.values() for secret in player.credentials.secrets]
         secrets += [value for name, value in config.agent_env.items() if _SECRET_NAME.search(name)]
@@ -122,8 +124,16 @@ class Record:
         self._prompts.append({"scene_role": role.name, "agent": role.agent, "prompt": prompt, "at": _now()})
         self.folder.write("prompts.json", self._redactor.value(self._prompts))
 
+    def metered(self, usage: Usage | None) -> None:
+        """Take the gateway's totals, which count what was sent and not what an agent says of itself."""
+        if usage is not None:
+            self.result.usage = usage
+            self._metered = True
+
     def used(self, usage: Mapping[str, int] | None) -> None:
-        """Add what an agent says it used."""
+        """Add what an agent says it used, where nobody counted."""
+        if self._metered:
+            return
         for theirs, ours in (
             ("input_tokens", "input_tokens"),
             ("output_tokens", "output_tokens"),

@@ -9,14 +9,13 @@ from __future__ import annotations
 import asyncio
 import signal
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from benchflow.acp.connect import connect_with_retry
 from benchflow.acp.session import SessionOptions
 from benchflow.agent.launch import LaunchPlan, plan_launch
 from benchflow.errors import AgentTimeout, SandboxError
-from benchflow.gateway.tunnel import is_loopback, open_tunnel
 from benchflow.rollout.account import write_home
 
 if TYPE_CHECKING:
@@ -27,7 +26,8 @@ if TYPE_CHECKING:
     from benchflow.agent.bundle import Bundle
     from benchflow.rollout.account import Account
     from benchflow.rollout.plan import Player
-    from benchflow.sandbox.base import Listener, Sandbox, Stream
+    from benchflow.rollout.wire import Wire
+    from benchflow.sandbox.base import Sandbox, Stream
     from benchflow.trajectory.events import Event
 
 SERVICE_TIMEOUT = 120.0
@@ -43,6 +43,7 @@ class Surroundings:
 
     sandbox: Sandbox
     account: Account
+    wire: Wire
     on_event: Callable[[Event], None]
     log: Callable[[str, str], None]
     mcp_servers: Sequence[Mapping[str, object]] = ()
@@ -57,7 +58,6 @@ class Stage:
         self._bundles = bundles
         self._sessions: dict[str, Session] = {}
         self._streams: list[Stream] = []
-        self._tunnels: dict[str, tuple[str, Listener]] = {}
 
     async def session(self, player: Player) -> Session:
         """The role's session, opened now if this is its first turn since `clear`.
@@ -78,14 +78,11 @@ class Stage:
             await self.release()
 
     async def release(self) -> None:
-        """Kill whatever the agents started, and close the ways to their models."""
+        """Kill whatever the agents started."""
         streams, self._streams = self._streams, []
         for stream in streams:
             with suppress(SandboxError):
                 await stream.kill()
-        tunnels, self._tunnels = self._tunnels, {}
-        for _, listener in tunnels.values():
-            await listener.close()
 
     async def _open(self, player: Player) -> Session:
         around, spec = self._around, player.spec
@@ -126,18 +123,13 @@ class Stage:
         return session
 
     async def _plan(self, player: Player, bundle: Bundle) -> LaunchPlan:
-        endpoint = player.endpoint
-        if endpoint and is_loopback(endpoint.base_url):
-            if endpoint.base_url not in self._tunnels:
-                self._tunnels[endpoint.base_url] = await open_tunnel(self._around.sandbox, endpoint.base_url)
-            endpoint = replace(endpoint, base_url=self._tunnels[endpoint.base_url][0])
         return plan_launch(
             player.spec,
             bundle,
             model=player.role.model,
             home=self._around.account.home,
             workspace=self._around.sandbox.workdir,
-            endpoint=endpoint,
+            endpoint=await self._around.wire.endpoint(player),
             credentials=player.credentials,
         )
 

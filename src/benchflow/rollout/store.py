@@ -32,6 +32,10 @@ class RolloutFolder:
         return self.path / "trajectory" / "acp_trajectory.jsonl"
 
     @property
+    def ledger(self) -> Path:
+        return self.path / "trajectory" / "llm_trajectory.jsonl"
+
+    @property
     def verifier(self) -> Path:
         return self.path / "verifier"
 

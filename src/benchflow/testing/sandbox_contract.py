@@ -163,11 +163,10 @@ class SandboxContract(
             type(self).suspect = False
             await world.drop_box()
         await world.box()
-        before = await world.snapshot()
+        await world.note_start()
         yield
         if type(self).suspect:
             return
-        found = await settled(lambda: world.leaks_since(before))
-        if found:
+        if found := await settled(world.leaks_since_start):
             type(self).suspect = True
             pytest.fail("left behind:\n  " + "\n  ".join(found[:SHOWN]), pytrace=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,7 +16,8 @@ from benchflow.testing.sandbox_contract import SandboxContract
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from benchflow.sandbox.base import Backend, ImageSource
+    from benchflow.sandbox.base import Backend, Capabilities, ImageSource
+    from benchflow.testing.contract.world import World
 
 
 @pytest.mark.needs("docker")
@@ -30,6 +32,13 @@ class TestThroughTheApi(SandboxContract):
             backend = DockerBackend()
             yield backend
             await backend.close()
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def capabilities(cls, world: World) -> Capabilities:
+        """Listening is not declared, because it depends on the image; with this one it works."""
+        assert not world.capabilities.listen
+        return replace(world.capabilities, listen=True)
 
     @pytest.fixture(scope="class")
     @classmethod

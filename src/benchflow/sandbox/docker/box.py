@@ -30,6 +30,7 @@ from benchflow.sandbox.docker.output import glance, run
 from benchflow.sandbox.docker.passwd import owner_ids
 from benchflow.sandbox.docker.place import Init, Place
 from benchflow.sandbox.docker.process import Process, launch
+from benchflow.sandbox.docker.relay import RelayListener, program
 from benchflow.sandbox.docker.settle import finished, finished_or_undone
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ class DockerSandbox:
         self._changing = asyncio.Lock()
         self._removal: asyncio.Task[None] | None = None
         self._processes: set[Process] = set()
-        self._listeners: set[InjectedListener] = set()
+        self._listeners: set[InjectedListener | RelayListener] = set()
 
     @property
     def capabilities(self) -> Capabilities:
@@ -324,18 +325,13 @@ class DockerSandbox:
         self._begun = True
         await self.stop()
 
-    async def listen(self, handler: ConnectionHandler, *, port: int = 0) -> InjectedListener:
+    async def listen(self, handler: ConnectionHandler, *, port: int = 0) -> InjectedListener | RelayListener:
         place = self._running("listen")
         near = place.inside.near
-        if near is None:
-            raise SandboxUnsupported(
-                "cannot listen inside: that needs root and an engine on this machine",
-                backend=BACKEND,
-                sandbox=self.id,
-                phase="listen",
-            )
 
-        async def begin() -> InjectedListener:
+        async def begin() -> InjectedListener | RelayListener:
+            if near is None:
+                return await self._relay(handler, port)
             async with place.guard("listen"):
                 listening = await asyncio.to_thread(bind_inside, near, port)
                 listener = InjectedListener(listening.getsockname()[1], handler, self._listeners.discard)
@@ -343,10 +339,26 @@ class DockerSandbox:
             self._listeners.add(listener)
             return listener
 
-        listener = await finished_or_undone(begin(), InjectedListener.close)
+        listener = await finished_or_undone(begin(), lambda made: made.close())
         if self._stopping:
             await listener.close()
             raise self._gone("listen")
+        return listener
+
+    async def _relay(self, handler: ConnectionHandler, port: int) -> RelayListener:
+        process = await self._launch(program(port), user=0, env=None, cwd="/", stdin=True)
+        listener = RelayListener(process, handler, self._listeners.discard)
+        if reason := await listener.serve():
+            if await process.wait() == 127:
+                raise SandboxUnsupported(
+                    "cannot listen inside: the image has neither python3 nor perl",
+                    backend=BACKEND,
+                    sandbox=self.id,
+                    phase="listen",
+                    hint="add one of them to the image, or run as root on the engine's machine",
+                )
+            raise self._error(f"cannot listen on port {port} inside: {reason}", "listen")
+        self._listeners.add(listener)
         return listener
 
     # -- errors --------------------------------------------------------------------------------------------

@@ -8,15 +8,14 @@ connections it brings, and it works in a container that has nothing but a loopba
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import socket
 import threading
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from benchflow.sandbox.docker.handlers import Handlers
+
 if TYPE_CHECKING:
-    from asyncio import StreamReader, StreamWriter
     from collections.abc import Callable
 
     from benchflow.sandbox.base import ConnectionHandler
@@ -27,8 +26,6 @@ BACKLOG = 512
 
 LINE_LIMIT = 1024 * 1024
 """Bytes that a connection's reader buffers."""
-
-_log = logging.getLogger(__name__)
 
 
 def bind_inside(near: Near, port: int) -> socket.socket:
@@ -71,15 +68,14 @@ class InjectedListener:
 
     def __init__(self, port: int, handler: ConnectionHandler, on_close: Callable[[InjectedListener], None]) -> None:
         self.port = port
-        self._handler = handler
         self._on_close = on_close
+        self._handlers = Handlers(handler)
         self._server: asyncio.Server | None = None
-        self._connections: set[asyncio.Task[None]] = set()
 
     async def serve(self, listening: socket.socket) -> None:
         """Accept from now on; the socket is ours from here."""
         try:
-            self._server = await asyncio.start_server(self._accept, sock=listening, limit=LINE_LIMIT)
+            self._server = await asyncio.start_server(self._handlers.start, sock=listening, limit=LINE_LIMIT)
         except BaseException:
             listening.close()
             raise
@@ -89,28 +85,6 @@ class InjectedListener:
         if server is None:
             return
         server.close()
-        for task in self._connections:
-            task.cancel()
-        if self._connections:
-            await asyncio.wait(self._connections)
+        await self._handlers.close()
         await server.wait_closed()
         self._on_close(self)
-
-    def _accept(self, reader: StreamReader, writer: StreamWriter) -> None:
-        task = asyncio.create_task(self._handle(reader, writer))
-        self._connections.add(task)
-        task.add_done_callback(self._connections.discard)
-
-    async def _handle(self, reader: StreamReader, writer: StreamWriter) -> None:
-        try:
-            await self._handler(reader, writer)
-        except (ConnectionError, asyncio.CancelledError):
-            writer.transport.abort()
-        except Exception:  # noqa: BLE001
-            # One connection's failure is not the sandbox's: the others go on, and the log has the reason.
-            _log.exception("a connection from a sandbox to its port %d failed", self.port)
-            writer.transport.abort()
-        finally:
-            writer.close()
-            with suppress(ConnectionError, asyncio.CancelledError):
-                await writer.wait_closed()

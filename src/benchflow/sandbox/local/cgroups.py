@@ -87,8 +87,11 @@ class Cgroups:
                 self._limits[limit] = self._unified
             elif controller in where.old and _can_make(where.old[controller]):
                 self._limits[limit] = where.old[controller]
+        self._freezer = None
         freezer = where.old.get("freezer")
-        self._freezer = freezer if self._unified is None and freezer is not None and _can_make(freezer) else None
+        if not controllers and freezer is not None and _can_make(freezer):
+            # Where the unified hierarchy would only be there to freeze: moving into an old group is much cheaper.
+            self._unified, self._freezer = None, freezer
 
     @classmethod
     def here(cls) -> Cgroups:

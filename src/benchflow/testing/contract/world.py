@@ -66,6 +66,7 @@ class World:
     record: Record
     extras: Callable[[Record], Awaitable[frozenset[str]]]
     _box: Sandbox | None = None
+    _start: tuple[Footprint, frozenset[str]] | None = None
 
     @property
     def token(self) -> str:
@@ -96,11 +97,25 @@ class World:
         return self._box
 
     async def drop_box(self) -> None:
-        box, self._box = self._box, None
+        box, self._box, self._start = self._box, None, None
         if box is not None:
             await box.stop()
 
-    async def snapshot(self) -> tuple[Footprint, frozenset[str]]:
+    async def note_start(self) -> None:
+        """Remember what there is, unless it is known from the end of the test before."""
+        if self._start is None:
+            self._start = await self._snapshot()
+
+    async def leaks_since_start(self) -> list[str]:
+        """What is there now and was not then, as texts. Without any, now is the start of the next test."""
+        assert self._start is not None
+        (before, known), (after, names) = self._start, await self._snapshot()
+        found = sorted(names - known) + leaks(before, after, pooled=True)
+        if not found:
+            self._start = after, names
+        return found
+
+    async def _snapshot(self) -> tuple[Footprint, frozenset[str]]:
         """What there is now: on the machine, and by name in the backend's own books."""
         listed = frozenset(f"sandbox {name}" for name in await self.note_ids())
         return await self.record.footprint(), listed | await self.extras(self.record)
@@ -110,11 +125,6 @@ class World:
         listed = frozenset(info.id for info in await self.backend.list() if info.job == self.token)
         self.record.ids.update(listed)
         return listed
-
-    async def leaks_since(self, before: tuple[Footprint, frozenset[str]]) -> list[str]:
-        """What is there now and was not then, as texts."""
-        now, names = await self.snapshot()
-        return sorted(names - before[1]) + leaks(before[0], now, pooled=True)
 
 
 def unique() -> int:

@@ -24,7 +24,9 @@ def enter(groups: list[CgroupRequest]) -> None:
         for name, value in group["settings"].items():
             if name not in SWAP_FILES or os.path.exists(f"{group['path']}/{name}"):
                 write(f"{group['path']}/{name}", value)
-        write(f"{group['path']}/cgroup.procs", "0")
+        # A process that moves its only thread spares the kernel a lock on all processes of the machine.
+        thread = f"{group['path']}/tasks"
+        write(thread if os.path.exists(thread) else f"{group['path']}/cgroup.procs", "0")
 
 
 def write(path: str, value: str) -> None:

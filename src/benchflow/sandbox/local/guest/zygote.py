@@ -16,7 +16,7 @@ import socket
 import sys
 from typing import TYPE_CHECKING, NoReturn, cast
 
-from . import cgroups, command, escort, hostmount, init, kernel, layers, processes, programs, root, wire, work
+from . import cgroups, command, escort, hostmount, init, kernel, layers, processes, programs, root, trees, wire, work
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -225,6 +225,6 @@ def _clean(request: CleanRequest, reply: socket.socket) -> None:
             continue
     for group in request["cgroups"]:
         cgroups.remove(group)
-    if request["trees"]:
-        programs.run(["rm", "-rf", "--", *request["trees"]])
+    for tree in request["trees"]:
+        trees.remove(tree)
     wire.send(reply, {"ok": True})
