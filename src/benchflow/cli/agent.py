@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from benchflow.cli.apps import new_app
 from benchflow.cli.console import console, print_json
 
 if TYPE_CHECKING:
@@ -18,12 +19,9 @@ if TYPE_CHECKING:
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
-app = typer.Typer(
+app = new_app(
     no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
     help="List the registered agents and show one.",
-    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 

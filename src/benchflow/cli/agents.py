@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import typer
-
 from benchflow.cli.agent import list_agents
+from benchflow.cli.apps import new_app
 
-app = typer.Typer(
-    add_completion=False,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+app = new_app()
 app.command(epilog="Example: bench agents --json")(list_agents)

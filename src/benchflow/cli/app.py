@@ -13,6 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 import benchflow
+from benchflow.cli.apps import new_app
 from benchflow.cli.console import print_error
 from benchflow.errors import BenchflowError
 
@@ -56,14 +57,12 @@ class LazyGroup(TyperGroup):
         return name, command, rest
 
 
-app = typer.Typer(
+app = new_app(
     cls=LazyGroup,
     help="Run AI agents against benchmark tasks: any ACP agent, any model, any sandbox.",
     epilog=EXAMPLES,
     no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    add_completion=True,
 )
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from benchflow.cli.apps import new_app
 from benchflow.cli.console import console, err_console, print_json
 from benchflow.errors import SandboxError
 
@@ -27,9 +28,7 @@ UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 CHECK_TIMEOUT = 20.0
 """Seconds a backend gets to answer before it is passed over."""
 
-app = typer.Typer(
-    rich_markup_mode=None, pretty_exceptions_enable=False, context_settings={"help_option_names": ["-h", "--help"]}
-)
+app = new_app()
 
 
 @dataclass(frozen=True, slots=True)

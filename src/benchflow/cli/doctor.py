@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from benchflow.cli.apps import new_app
 from benchflow.cli.console import console, print_json
 from benchflow.sandbox.probe import Check
 
@@ -25,9 +26,7 @@ if TYPE_CHECKING:
 LOW_DISK_GB = 10
 """Less free space than this is reported: images, layers and agent bundles need room."""
 
-app = typer.Typer(
-    rich_markup_mode=None, pretty_exceptions_enable=False, context_settings={"help_option_names": ["-h", "--help"]}
-)
+app = new_app()
 
 
 def _version(command: str) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from benchflow.cli.apps import new_app
 from benchflow.cli.console import console, fail, print_json
 from benchflow.cli.loop import run
 from benchflow.cli.metrics import AsJson, metrics
@@ -29,13 +30,10 @@ class CreateByDefault(TyperGroup):
         return super().parse_args(ctx, ["create", *args] if bare else args)
 
 
-app = typer.Typer(
+app = new_app(
     cls=CreateByDefault,
     help="Run evaluations and look at what came out.",
     no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 EXAMPLES = """

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import typer
-
+from benchflow.cli.apps import new_app
 from benchflow.cli.eval import EXAMPLES, create
 
-app = typer.Typer(
-    rich_markup_mode=None, pretty_exceptions_enable=False, context_settings={"help_option_names": ["-h", "--help"]}
-)
+app = new_app()
 app.command(epilog=EXAMPLES.replace("bench eval create", "bench job"))(create)

@@ -8,13 +8,12 @@ from typing import Annotated
 
 import typer
 
+from benchflow.cli.apps import new_app
 from benchflow.cli.console import console, fail, print_json
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 
-app = typer.Typer(
-    rich_markup_mode=None, pretty_exceptions_enable=False, context_settings={"help_option_names": ["-h", "--help"]}
-)
+app = new_app()
 
 
 def metrics(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from benchflow.cli.apps import new_app
 from benchflow.cli.cleanup import Cleaned, cleanup, usable_backends
 from benchflow.cli.console import console, err_console, print_json
 
@@ -19,12 +20,9 @@ if TYPE_CHECKING:
 
 COLUMNS = ("id", "backend", "job", "rollout", "owner", "age", "state")
 
-app = typer.Typer(
+app = new_app(
     no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
     help="See what runs, and clean up what was left behind.",
-    context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("cleanup", epilog="Example: bench sandbox cleanup --dry-run")(cleanup)
 

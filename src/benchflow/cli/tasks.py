@@ -6,14 +6,12 @@ from typing import Annotated
 
 import typer
 
+from benchflow.cli.apps import new_app
 from benchflow.cli.console import print_json
 
-app = typer.Typer(
+app = new_app(
     help="Make, check and convert tasks.",
     no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 

@@ -8,12 +8,11 @@ from typing import Annotated
 
 import typer
 
+from benchflow.cli.apps import new_app
 from benchflow.cli.console import err_console
 from benchflow.view.load import page_of
 
-app = typer.Typer(
-    rich_markup_mode=None, pretty_exceptions_enable=False, context_settings={"help_option_names": ["-h", "--help"]}
-)
+app = new_app()
 
 
 @app.command(epilog="Example: bench view jobs/2026-01-01__10-00-00/write-a-file__1a2b3c4d")

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from benchflow.gateway.tunnel import Pair
     from benchflow.gateway.upstream import Upstream
 
-CONNECTIONS = 128
+CONNECTIONS = 64
 """Connections that one pass may have open."""
 
 HEAD_TIMEOUT = 300.0
@@ -193,11 +193,11 @@ class Pass:
 
     def _check_open(self, dialect: Dialect, model: str) -> None:
         """Raises Refusal when nothing more is to be sent."""
+        if self._closed:
+            raise Refusal(401, "the rollout that this token was made for has ended")
         books = self._books
         spent = (trip for budget in books.budgets if (trip := budget.reached()))
         trip = books.alarm.trip or books.line.trip(model) or next(spent, None)
-        if self._closed:
-            raise Refusal(401, "the rollout that this token was made for has ended")
         if trip is None:
             return
         books.alarm.ring(trip)

@@ -2,7 +2,7 @@
 
 A budget is looked at before a request and charged after it, so what is running when the limit is reached still ends:
 the overshoot is at most the requests that were under way. Requests whose usage nobody reports cannot be charged; a
-budget with a limit bears only `UNMETERED_ALLOWED` of them, because otherwise its limit would mean nothing.
+budget with a limit bears only a few of them, because otherwise its limit would mean nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +14,10 @@ from benchflow.gateway.price import price_table
 from benchflow.gateway.tokens import Tokens
 
 UNMETERED_ALLOWED = 5
-"""Answers without usage, or without a price, that a limit bears: a client that hangs up early makes one."""
+"""Answers without usage, or without a price, that a limit always bears: a client that hangs up early makes one."""
+
+UNMETERED_SHARE = 0.1
+"""The part of all answers that may be such."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,17 +82,18 @@ class Budget:
     def reached(self) -> Trip | None:
         """Why nothing more may be spent, or None."""
         limits, usage = self.limits, self.usage
+        bearable = max(UNMETERED_ALLOWED, UNMETERED_SHARE * usage.requests)
         if limits.max_cost is not None:
             if usage.priced >= limits.max_cost:
                 said = f"${usage.priced:.4f} of ${limits.max_cost:g}"
                 return Trip("cost", f"the {self._name}'s budget is used up: {said} (max_cost)")
-            if usage.unpriced > UNMETERED_ALLOWED:
+            if usage.unpriced > bearable:
                 return self._unmetered("max_cost", f"{usage.unpriced} answers have no known price")
         if limits.max_tokens is not None:
             if usage.tokens.total >= limits.max_tokens:
                 said = f"{usage.tokens.total} of {limits.max_tokens} tokens"
                 return Trip("tokens", f"the {self._name}'s budget is used up: {said} (max_tokens)")
-            if usage.unmetered > UNMETERED_ALLOWED:
+            if usage.unmetered > bearable:
                 return self._unmetered("max_tokens", f"{usage.unmetered} answers reported no usage")
         return None
 

@@ -21,14 +21,15 @@ from benchflow.gateway.headers import recorded, to_client
 from benchflow.gateway.ledger import Exchange, now
 from benchflow.gateway.pace import asked_wait
 from benchflow.gateway.refusal import Refusal
-from benchflow.gateway.upstream import UpstreamError
+from benchflow.gateway.upstream import Reply, UpstreamError
 from benchflow.gateway.verdict import judge, read_error
+from benchflow.trajectory.redact import MASK
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
     from benchflow.gateway.books import Books
-    from benchflow.gateway.upstream import Call, Reply, Upstream
+    from benchflow.gateway.upstream import Call, Upstream
     from benchflow.gateway.verdict import Verdict
 
 RETRY_SECONDS = 240.0
@@ -45,6 +46,9 @@ RESPONSE_LIMIT = 512 * 1024 * 1024
 
 ERROR_LIMIT = 1024 * 1024
 """Bytes that an error may have."""
+
+
+_OF_BODY = ("content-encoding", "content-length")
 
 
 class ClientLeft(Exception):
@@ -153,7 +157,12 @@ class Flight:
             body = decode(raw, headers.get("content-encoding", ""), limit=ERROR_LIMIT)
         except UndecodableError:
             body = b""
+        key = self._books.account.api_key.get_secret_value()
         error = read_error(body)
+        if key and key.encode() in body:
+            raw = body.replace(key.encode(), MASK.encode())
+            error = read_error(raw)
+            reply = Reply(reply.status, reply.chunks, [(name, value) for name, value in reply.headers if name.lower() not in _OF_BODY])
         verdict = judge(reply.status, headers, error, model=model, configured=configured)
         if verdict == "busy":
             asked = asked_wait(headers, body)

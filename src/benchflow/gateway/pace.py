@@ -1,7 +1,7 @@
 """How fast a provider is asked, shared by everything that uses the same account.
 
 When the provider says that it is too much, everybody waits as long as it asks for, and then half as many requests as
-before may run at the same time. Every answer that succeeds makes room for a little more.
+before may run at the same time, with every answer that succeeds a little more.
 """
 
 from __future__ import annotations
@@ -26,6 +26,9 @@ FIRST_WAIT = 1.0
 
 LONGEST_WAIT = 60.0
 """Seconds that such a wait grows to at most."""
+
+GROWTH = 0.25
+"""How many more requests may run for each that was answered: a full round of answers makes room for a quarter more."""
 
 JITTER = 0.25
 """Waits are stretched by up to this part of them, so that not all come back at once."""
@@ -77,7 +80,7 @@ class Pace:
         """A request was answered."""
         self._strikes = 0
         if self._window is not None:
-            self._window += 1 / self._window
+            self._window += GROWTH
             self._wake()
 
     async def _enter(self) -> None:

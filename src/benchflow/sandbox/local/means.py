@@ -12,6 +12,10 @@ from benchflow.sandbox.local.cgroups import Cgroups
 if TYPE_CHECKING:
     from benchflow.sandbox.local.identity import Identity
 
+STORAGE_VARIABLE = "BENCHFLOW_LOCAL_STORAGE"
+"""Where sandboxes write: `disk` (the default), or `tmpfs`, which is faster, bounded by the storage limit, and counts
+as memory of the sandbox."""
+
 Storage = Literal["disk", "tmpfs"]
 
 

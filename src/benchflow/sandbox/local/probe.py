@@ -12,6 +12,7 @@ from pathlib import Path
 
 from benchflow.sandbox.local import identity, network
 from benchflow.sandbox.local.cgroups import Cgroups
+from benchflow.sandbox.local.means import STORAGE_VARIABLE
 from benchflow.sandbox.local.seccomp import SeccompUnavailable, compiled
 from benchflow.sandbox.local.state import STATE_VARIABLE, default_root
 from benchflow.sandbox.probe import Check
@@ -119,7 +120,7 @@ def _place() -> Check:
     there = next(folder for folder in (place, *place.parents) if folder.exists())
     kind = _file_system(there)
     usable = os.access(there, os.W_OK) and kind not in {"overlay", "nfs", "nfs4", "cifs", "fuse", "9p", "vfat"}
-    fix = f"set {STATE_VARIABLE} to a folder on a local disk, or BENCHFLOW_LOCAL_STORAGE=tmpfs"
+    fix = f"set {STATE_VARIABLE} to a folder on a local disk, or {STORAGE_VARIABLE}=tmpfs"
     return Check("place for sandboxes", usable, f"{place} ({kind})", "" if usable else fix)
 
 
