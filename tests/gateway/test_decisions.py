@@ -88,6 +88,10 @@ def test_a_limit_bears_only_a_few_answers_that_nobody_counted() -> None:
     trip = budget.reached()
     assert trip is not None
     assert trip.kind == "unmetered"
+    long = Budget(Limits(max_tokens=10**9))
+    for number in range(1000):
+        long.charge(Tokens(input=1) if number % 20 else None, None)
+    assert long.reached() is None
     for _ in range(100):
         open_budget.charge(None, None)
     assert open_budget.reached() is None

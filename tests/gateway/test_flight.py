@@ -158,12 +158,25 @@ async def test_a_fatal_error_is_found_out_once_for_all(bench: Bench, key: str, s
                 assert reply.status == (401 if kind == "key" and reply.status != 403 else status)
                 words = (await reply.json())["error"]["message"]
                 assert "HTTP" in words
+                assert key not in words
     assert asked == 1
     assert gateway.alarm.trip is not None
     assert gateway.alarm.trip.fatal
     assert {pass_.tripped for pass_ in passes} == {gateway.alarm.trip}
     assert gateway.alarm.trip.kind == kind
     assert key not in bench.path.read_text()
+
+
+async def test_a_key_that_a_provider_repeats_is_not_passed_on(bench: Bench, key: str) -> None:
+    async def handler(request: web.BaseRequest) -> web.Response:
+        said = gzip.compress(json.dumps({"error": {"message": f"bad request with {key}"}}).encode())
+        return web.Response(status=400, body=said, headers={"Content-Encoding": "gzip"})
+
+    gateway = await bench.gateway()
+    pass_ = gateway.admit(bench.account(await bench.provider(handler), "anthropic"), bench.ledger)
+    async with bench.http.post(f"{await bench.open(pass_)}/v1/messages", json=ASK, headers=auth(pass_)) as reply:
+        assert reply.status == 400
+        assert json.loads(await reply.read()) == {"error": {"message": "bad request with ***"}}
 
 
 async def test_a_helper_model_that_is_missing_stops_nothing(bench: Bench) -> None:

@@ -16,20 +16,21 @@ from multidict import CIMultiDict
 
 from benchflow.gateway.alarm import Trip
 from benchflow.gateway.capture import Capture
-from benchflow.gateway.encoding import UndecodableError, decode
+from benchflow.gateway.fault import read_fault
 from benchflow.gateway.headers import recorded, to_client
 from benchflow.gateway.ledger import Exchange, now
 from benchflow.gateway.pace import asked_wait
 from benchflow.gateway.refusal import Refusal
-from benchflow.gateway.upstream import Reply, UpstreamError
-from benchflow.gateway.verdict import judge, read_error
-from benchflow.trajectory.redact import MASK
+from benchflow.gateway.upstream import UpstreamError
+from benchflow.gateway.verdict import judge
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Iterable
 
     from benchflow.gateway.books import Books
-    from benchflow.gateway.upstream import Call, Upstream
+    from benchflow.gateway.fault import Fault
+    from benchflow.gateway.headers import Header
+    from benchflow.gateway.upstream import Call, Reply, Upstream
     from benchflow.gateway.verdict import Verdict
 
 RETRY_SECONDS = 240.0
@@ -43,12 +44,6 @@ CONNECT_WAIT = 0.5
 
 RESPONSE_LIMIT = 512 * 1024 * 1024
 """Bytes that one answer may have."""
-
-ERROR_LIMIT = 1024 * 1024
-"""Bytes that an error may have."""
-
-
-_OF_BODY = ("content-encoding", "content-length")
 
 
 class ClientLeft(Exception):
@@ -149,41 +144,32 @@ class Flight:
 
     async def _error(self, reply: Reply, began: float) -> tuple[web.Response | None, float]:
         """The answer to an error of the provider, or None and the seconds to wait before the next attempt."""
-        raw = await _read(reply)
-        headers = CIMultiDict(reply.headers)
-        model = self._call.question.model
-        configured = bool(model) and model == self._books.account.model
-        try:
-            body = decode(raw, headers.get("content-encoding", ""), limit=ERROR_LIMIT)
-        except UndecodableError:
-            body = b""
-        key = self._books.account.api_key.get_secret_value()
-        error = read_error(body)
-        if key and key.encode() in body:
-            raw = body.replace(key.encode(), MASK.encode())
-            error = read_error(raw)
-            reply = Reply(reply.status, reply.chunks, [(name, value) for name, value in reply.headers if name.lower() not in _OF_BODY])
-        verdict = judge(reply.status, headers, error, model=model, configured=configured)
+        account, model = self._books.account, self._call.question.model
+        fault = await read_fault(reply, account.api_key.get_secret_value())
+        configured = bool(model) and model == account.model
+        verdict = judge(fault.status, fault.headers, fault.error, model=model, configured=configured)
         if verdict == "busy":
-            asked = asked_wait(headers, body)
+            asked = asked_wait(fault.headers, fault.body)
             wait = self._books.line.pace.slow_down(asked, began)
-            if self._loop.time() - self._began + wait <= RETRY_SECONDS:
-                self.record.retries.append({"status": reply.status, "retry_after": asked})
+            if self._elapsed() + wait <= RETRY_SECONDS:
+                self.record.retries.append({"status": fault.status, "retry_after": asked})
                 return None, 0.0  # the pace lets nobody through before the time
-        self._capture = Capture(self._call.route.dialect, headers)
-        self._capture.feed(raw)
+        self._capture = Capture(self._call.route.dialect, fault.headers)
+        self._capture.feed(fault.raw)
         self.record.ended = "complete"
         if verdict == "redirect":
             raise UpstreamError(f"{self._upstream.name} answered with a redirect, which is not followed")
-        if trip := self._fatal(verdict, reply.status, error.message):
+        if trip := self._fatal(verdict, fault):
             self.record.error = trip.message
-            status = self._call.route.dialect.spent_status if trip.kind == "billing" else reply.status
+            status = self._call.route.dialect.spent_status if trip.kind == "billing" else fault.status
             return self._own(status, trip.message, keep_status=True), 0.0
-        return web.Response(status=reply.status, body=raw, headers=_headers(reply)), 0.0
+        headers = _headers(fault.headers.items())
+        return web.Response(status=fault.status, body=fault.raw, headers=headers), 0.0
 
-    def _fatal(self, verdict: Verdict, status: int, words: str) -> Trip | None:
+    def _fatal(self, verdict: Verdict, fault: Fault) -> Trip | None:
         """Stop everything on this account, if that is what the verdict means."""
         name, model = self._upstream.name, self._call.question.model
+        status, words = fault.status, fault.error.message
         match verdict:
             case "key":
                 trip = Trip("key", f"{name} refused the key (HTTP {status}): {words}")
@@ -204,7 +190,7 @@ class Flight:
         books.line.pace.went_well()
         books.line.worked(self._call.question.model)
         self._capture = capture = Capture(self._call.route.dialect, CIMultiDict(reply.headers))
-        response = web.StreamResponse(status=reply.status, headers=_headers(reply))
+        response = web.StreamResponse(status=reply.status, headers=_headers(reply.headers))
         self._response = response
         await _to_client(response.prepare(request))
         async for chunk in reply.chunks:
@@ -235,20 +221,8 @@ class Flight:
         return round(self._loop.time() - self._began, 6)
 
 
-def _headers(reply: Reply) -> CIMultiDict[str]:
-    return CIMultiDict([*to_client(reply.headers), ("Server", "benchflow")])
-
-
-async def _read(reply: Reply) -> bytes:
-    """The body of an error, which is short."""
-    pieces: list[bytes] = []
-    size = 0
-    async for chunk in reply.chunks:
-        size += len(chunk)
-        if size > ERROR_LIMIT:
-            raise UpstreamError(f"the provider's error (HTTP {reply.status}) has more than {ERROR_LIMIT} bytes")
-        pieces.append(chunk)
-    return b"".join(pieces)
+def _headers(given: Iterable[Header]) -> CIMultiDict[str]:
+    return CIMultiDict([*to_client(given), ("Server", "benchflow")])
 
 
 async def _to_client(writing: Awaitable[object]) -> None:

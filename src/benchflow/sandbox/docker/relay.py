@@ -143,13 +143,12 @@ def program(port: int) -> list[str]:
 class Relayed:
     """One connection: what the handler is given is the other end of a pair of sockets."""
 
-    bridge: asyncio.Task[None]
-
     def __init__(self, number: int) -> None:
         self.number = number
         self.ours, self.theirs = socket.socketpair()
         self.ours.setblocking(False)
-        self.arrived: asyncio.Queue[bytes] = asyncio.Queue()
+        self.arrived: asyncio.Queue[bytes | None] = asyncio.Queue()
+        """What the client sent: bytes, nothing at its end, None when the connection is lost."""
         self.room = WINDOW
         self.has_room = asyncio.Event()
         self.has_room.set()
@@ -220,19 +219,17 @@ class RelayListener:
                     continue
                 if kind == TAKEN:
                     relayed.taken(length)
-                elif kind == LOST:
-                    relayed.bridge.cancel()
                 else:
-                    relayed.arrived.put_nowait(data)
+                    relayed.arrived.put_nowait(None if kind == LOST else data)
         except asyncio.IncompleteReadError:
             for relayed in self._live.values():
-                relayed.arrived.put_nowait(b"")
+                relayed.arrived.put_nowait(None)
 
     def _open(self, number: int) -> None:
         relayed = self._live[number] = Relayed(number)
-        relayed.bridge = asyncio.create_task(self._bridge(relayed))
-        self._bridges.add(relayed.bridge)
-        relayed.bridge.add_done_callback(self._bridges.discard)
+        bridge = asyncio.create_task(self._bridge(relayed))
+        self._bridges.add(bridge)
+        bridge.add_done_callback(self._bridges.discard)
 
     async def _bridge(self, relayed: Relayed) -> None:
         try:
@@ -253,6 +250,8 @@ class RelayListener:
         while data := await relayed.arrived.get():
             await loop.sock_sendall(relayed.ours, data)
             await self._send(TAKEN, relayed.number, len(data))
+        if data is None:
+            raise ConnectionResetError("the connection inside was lost")
         relayed.ours.shutdown(socket.SHUT_WR)
 
     async def _outwards(self, relayed: Relayed) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from typing import TYPE_CHECKING, get_args
 
@@ -11,7 +12,7 @@ from benchflow.sandbox.base import BUILD_TIMEOUT, Limits, Network, SandboxInfo
 from benchflow.sandbox.local.engine import Engine
 from benchflow.sandbox.local.helper import BACKEND
 from benchflow.sandbox.local.image import images_of, release_images, resolve_image
-from benchflow.sandbox.local.means import Storage
+from benchflow.sandbox.local.means import STORAGE_VARIABLE, Storage
 from benchflow.sandbox.local.sandbox import LocalSandbox
 from benchflow.sandbox.local.spec import BoxSpec
 from benchflow.sandbox.local.state import STATE_VARIABLE
@@ -22,10 +23,6 @@ if TYPE_CHECKING:
 
     from benchflow.sandbox.base import Capabilities, ImageSource, SandboxSpec
     from benchflow.sandbox.local.state import Record
-
-STORAGE_VARIABLE = "BENCHFLOW_LOCAL_STORAGE"
-"""Where sandboxes write: `disk` (the default), or `tmpfs`, which is faster, bounded by the storage limit, and counts
-as memory of the sandbox."""
 
 
 class LocalBackend:
@@ -43,6 +40,8 @@ class LocalBackend:
 
     @property
     def engine(self) -> Engine:
+        if sys.platform != "linux":
+            raise SandboxUnavailable(f"it needs Linux, and this is {sys.platform}", backend=BACKEND, hint="use docker")
         if self._engine is None:
             self._engine = Engine(storage=self._storage, root=self._root)
         return self._engine

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -166,10 +167,12 @@ class Engine:
             except OSError as error:
                 raise SandboxUnavailable(f"cannot keep boxes: {error}", backend=BACKEND) from error
             self._helper = helper = await Helper.start(self.means.identity)
-            for record in self.state.records():
-                if not record.owner.alive:
-                    await self._clear(helper, record)
-            await self._sweep(helper)
+            # What cannot be removed now must not keep anybody from starting; `reap` will say what is wrong.
+            with suppress(SandboxError, OSError):
+                for record in self.state.records():
+                    if not record.owner.alive:
+                        await self._clear(helper, record)
+                await self._sweep(helper)
             return helper
 
     def _named(self, spec: BoxSpec) -> BoxSpec:

@@ -176,9 +176,6 @@ def enter_root(mount: int) -> None:
     os.chdir("/")
 
 
-_ADOPT = (_PR_SET_CHILD_SUBREAPER, *(ctypes.c_ulong(value) for value in (1, 0, 0, 0)))
-
-
 # -- privileges ----------------------------------------------------------------------------------------------
 
 
@@ -198,7 +195,7 @@ def hide_memory() -> None:
 
 def adopt_orphans() -> None:
     """Descendants whose parent dies become children of this process."""
-    _call(_libc.prctl(*_ADOPT), "prctl subreaper")
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 class _CapHeader(ctypes.Structure):
