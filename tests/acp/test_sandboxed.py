@@ -15,6 +15,7 @@ from benchflow.testing.agents import SCRIPT
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from pathlib import Path
 
     from benchflow.acp import Session
     from benchflow.sandbox.base import Sandbox
@@ -53,20 +54,22 @@ async def answers(box: Sandbox, *calls: tuple[str, dict[str, object]]) -> list[d
     return said
 
 
-async def test_files_are_those_of_the_sandbox_and_of_the_agents_user(box: Sandbox) -> None:
-    read, secret, wrote, refused, host = await answers(
+async def test_files_are_those_of_the_sandbox_and_of_the_agents_user(box: Sandbox, tmp_path: Path) -> None:
+    outside = tmp_path / "host.txt"
+    outside.write_text("the host's")
+    read, secret, wrote, refused, *_ = await answers(
         box,
         ("fs/read_text_file", {"path": "mine.txt"}),
         ("fs/read_text_file", {"path": "/tmp/kept/secret.txt"}),
         ("fs/write_text_file", {"path": f"{WORK}/deep/new.txt", "content": "new"}),
         ("fs/write_text_file", {"path": "/tmp/kept/x", "content": "x"}),
-        ("fs/write_text_file", {"path": __file__, "content": "x"}),
+        ("fs/write_text_file", {"path": str(outside), "content": "x"}),
     )
     assert read == {"content": "mine\n"}
     assert "code" in secret
     assert wrote == {}
     assert "code" in refused
-    assert "code" in host
+    assert outside.read_text() == "the host's"
     assert await box.read(f"{WORK}/deep/new.txt") == b"new"
     owner = await box.exec(["stat", "-c", "%U", f"{WORK}/deep/new.txt"])
     assert owner.text.strip() == USER

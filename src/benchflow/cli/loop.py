@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 import signal
 import sys
 from typing import TYPE_CHECKING
@@ -11,6 +12,9 @@ from benchflow.cli.console import print_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
+
+FILES = 65536
+"""Open files and connections that a run may have, where the system allows it."""
 
 INTERRUPTED = 130
 TERMINATED = 143
@@ -42,6 +46,7 @@ def run(work: Coroutine[object, object, int], drain: Callable[[], bool] | None =
             loop.add_signal_handler(number, stop, number)
         return await task
 
+    _raise_file_limit()
     try:
         return asyncio.run(guarded())
     except asyncio.CancelledError:
@@ -49,3 +54,11 @@ def run(work: Coroutine[object, object, int], drain: Callable[[], bool] | None =
             raise
         print_error("interrupted" if stopped_by[0] == signal.SIGINT else "terminated")
         return INTERRUPTED if stopped_by[0] == signal.SIGINT else TERMINATED
+
+
+def _raise_file_limit() -> None:
+    """Many rollouts hold many connections; what the system allows at most is often a hundred times its default."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = FILES if hard == resource.RLIM_INFINITY else min(FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -164,9 +164,10 @@ async def test_a_handler_that_gives_up_ends_the_connection(command: list[str]) -
 
 
 async def test_a_client_that_vanishes_is_noticed(command: list[str]) -> None:
-    ended = asyncio.Event()
+    begun, ended = asyncio.Event(), asyncio.Event()
 
     async def handler(reader: StreamReader, writer: StreamWriter) -> None:
+        begun.set()
         with suppress(ConnectionError):
             while await reader.read(65536):
                 pass
@@ -174,16 +175,17 @@ async def test_a_client_that_vanishes_is_noticed(command: list[str]) -> None:
 
     async with listening(command, handler) as listener:
         with socket.create_connection(("127.0.0.1", listener.port)) as client:
-            client.sendall(b"x")
+            await begun.wait()
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         async with asyncio.timeout(30):
             await ended.wait()
 
 
 async def test_a_program_that_dies_ends_its_connections(command: list[str]) -> None:
-    ended = asyncio.Event()
+    begun, ended = asyncio.Event(), asyncio.Event()
 
     async def handler(reader: StreamReader, writer: StreamWriter) -> None:
+        begun.set()
         await reader.read()
         ended.set()
 
@@ -191,8 +193,7 @@ async def test_a_program_that_dies_ends_its_connections(command: list[str]) -> N
     listener = relay.RelayListener(child, handler, lambda _: None)
     assert await listener.serve() == ""
     reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
-    writer.write(b"x")
-    await writer.drain()
+    await begun.wait()
     child.process.kill()
     async with asyncio.timeout(30):
         await ended.wait()
