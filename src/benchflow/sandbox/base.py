@@ -319,6 +319,8 @@ class Sandbox(Protocol):
         ends even if a background child keeps the pipe, and kills the whole tree of the command at `timeout`.
         A command that cannot be started exits 127 (not found) or 126 (not executable) with the reason on stderr;
         an unknown user or a missing cwd exits 126 likewise. `user` is a name or a uid; None is the image's.
+        HOME is the user's, from /etc/passwd, unless `env` says otherwise; nothing else is inherited: no descriptors,
+        no signal mask. When the call is cancelled, the whole tree of the command is killed.
         """
         ...
 

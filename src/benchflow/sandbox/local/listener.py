@@ -38,6 +38,7 @@ class _Connections:
     def __init__(self, handler: ConnectionHandler) -> None:
         self._handler = handler
         self._open: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
+        self._dropping = False
 
     async def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -47,12 +48,17 @@ class _Connections:
             # A far side that goes away is the handler's everyday life; any other failure is reported by the loop.
             with suppress(ConnectionError):
                 await self._handler(reader, writer)
+        except asyncio.CancelledError:
+            # By `drop`; the stream server of asyncio would report it as a failure.
+            if not self._dropping:
+                raise
         finally:
             del self._open[task]
             writer.close()
 
     async def drop(self) -> None:
         """Cancel every handler, and wait until all have ended."""
+        self._dropping = True
         tasks = dict(self._open)
         for task, writer in tasks.items():
             task.cancel()

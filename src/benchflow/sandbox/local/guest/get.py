@@ -85,10 +85,12 @@ class Exporter:
             if identity in self._linked:
                 os.link(self._linked[identity], name, src_dir_fd=self._top, dst_dir_fd=target, follow_symlinks=False)
                 return
-            outside = os.open(name, CREATE_FILE, 0o600, dir_fd=target)
+            mode = info.st_mode & 0o1777 | 0o400
+            outside = os.open(name, CREATE_FILE, mode, dir_fd=target)
             try:
                 copy_data(inside, outside)
-                os.fchmod(outside, info.st_mode & 0o1777 | 0o400)
+                if os.fstat(outside).st_mode & 0o7777 != mode:
+                    os.fchmod(outside, mode)
                 os.utime(outside, ns=(info.st_atime_ns, info.st_mtime_ns))
             finally:
                 os.close(outside)

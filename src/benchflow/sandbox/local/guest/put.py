@@ -29,7 +29,7 @@ def put_tree(source: int, target: str, owner: Owner) -> None:
 def put_file(source: int, target: str, mode: int, owner: Owner) -> None:
     """Copy a regular file to `target`; when that is a link, to where it leads."""
     make_folders(os.path.dirname(target) or "/", owner)
-    handle = _create(target)
+    handle = _create(target, mode)
     try:
         copy_data(source, handle)
         _finish(handle, mode, owner)
@@ -46,7 +46,7 @@ def put_data(source: int, target: str, files: list[tuple[str, int, int]], owner:
         folder = os.path.dirname(place)
         if folder not in made:
             made[folder] = make_folders(folder, owner)
-        handle = _create(f"{made[folder]}/{os.path.basename(place)}")
+        handle = _create(f"{made[folder]}/{os.path.basename(place)}", mode)
         try:
             if copy_range(source, handle, offset, 0, size) != size:
                 raise OSError(errno.EIO, "content ended early", path)
@@ -109,9 +109,9 @@ def _put_link(text: str, place: str, owner: Owner) -> None:
 def _put_regular(source: int, name: str, place: str, owner: Owner) -> None:
     origin = open_regular(name, directory=source)
     try:
-        handle = _create(place)
+        info = os.fstat(origin)
+        handle = _create(place, info.st_mode)
         try:
-            info = os.fstat(origin)
             copy_data(origin, handle)
             _finish(handle, info.st_mode, owner)
             os.utime(handle, ns=(info.st_atime_ns, info.st_mtime_ns))
@@ -121,19 +121,19 @@ def _put_regular(source: int, name: str, place: str, owner: Owner) -> None:
         os.close(origin)
 
 
-def _create(path: str) -> int:
+def _create(path: str, mode: int) -> int:
     """A new file at `path`, or where the link at `path` leads, in place of what is there.
 
     Never written in place: a program that runs from the old file keeps it, and a pipe is not waited for.
     """
     try:
-        return os.open(path, CREATE_FILE, 0o600)
+        return os.open(path, CREATE_FILE, mode & 0o777)
     except FileExistsError:
         if os.path.islink(path):
             path = os.path.realpath(path)
-            os.makedirs(os.path.dirname(path), exist_ok=True)
+            make_folders(os.path.dirname(path), Owner(0, 0))
         _remove(path)
-        return os.open(path, CREATE_FILE, 0o600)
+        return os.open(path, CREATE_FILE, mode & 0o777)
 
 
 def _remove(path: str) -> None:
@@ -144,5 +144,10 @@ def _remove(path: str) -> None:
 
 
 def _finish(handle: int, mode: int, owner: Owner) -> None:
-    os.fchown(handle, owner.uid, owner.gid)
-    os.fchmod(handle, stat.S_IMODE(mode))
+    """Set what a new file does not have already: looking is much cheaper than writing it down once more."""
+    info = os.fstat(handle)
+    if (info.st_uid, info.st_gid) != owner:
+        os.fchown(handle, owner.uid, owner.gid)
+        info = os.fstat(handle)
+    if info.st_mode & 0o7777 != mode & 0o7777:
+        os.fchmod(handle, stat.S_IMODE(mode))

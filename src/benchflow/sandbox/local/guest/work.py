@@ -35,7 +35,7 @@ def errors_to(reply: socket.socket) -> Iterator[None]:
 
 def do(request: wire.Message, reply: socket.socket, descriptors: list[int]) -> None:
     """Answer one request in a process of its own. Raises what goes wrong."""
-    os.umask(0o022)
+    os.umask(0)
     if request["op"] != "get":
         _end_with(reply)
     match request["op"]:

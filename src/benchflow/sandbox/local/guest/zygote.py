@@ -46,6 +46,7 @@ def main(here: str, descriptor: str, parent: str, identity: str) -> NoReturn:
     control = socket.socket(fileno=int(descriptor))
     with work.errors_to(control):
         _reset_signals()
+        os.umask(0o022)
         if identity in ("single", "ranges"):
             _enter_user_namespace(identity, control)
             _begin_again(here, control, parent, identity)
