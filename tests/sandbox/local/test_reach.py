@@ -19,6 +19,7 @@ import pytest
 import pytest_asyncio
 
 from benchflow.sandbox.base import FileData
+from benchflow.sandbox.local import commands
 from benchflow.sandbox.local.seccomp import ALLOWED, CAPABILITIES, REFUSED
 
 if TYPE_CHECKING:
@@ -227,6 +228,13 @@ async def test_signals_do_not_leave(box: Box) -> None:
     finally:
         process.kill()
         await process.wait()
+
+
+async def test_whoever_stops_the_keeper_is_killed_with_the_rest(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commands, "KILL_TIMEOUT", 1.0)
+    result = await box.exec("kill -STOP $PPID; sleep 1000", timeout=0.5)
+    assert (result.timed_out, result.exit_code) == (True, 137)
+    assert (await box.exec("ls /proc | grep -c '^[0-9]'")).text.strip() in {"5", "6", "7"}
 
 
 async def test_no_module_is_loaded_from_a_box(engine: Engine, spec: Callable[..., BoxSpec]) -> None:

@@ -14,6 +14,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from benchflow.sandbox.docker.handlers import Handlers
+from benchflow.sandbox.docker.settle import finished
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,8 +83,10 @@ class InjectedListener:
 
     async def close(self) -> None:
         server, self._server = self._server, None
-        if server is None:
-            return
+        if server is not None:
+            await finished(self._close(server))
+
+    async def _close(self, server: asyncio.Server) -> None:
         server.close()
         await self._handlers.close()
         await server.wait_closed()

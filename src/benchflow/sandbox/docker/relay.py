@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from benchflow.sandbox.docker.handlers import Handlers
+from benchflow.sandbox.docker.settle import finished
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -185,9 +186,11 @@ class RelayListener:
         return reason or "the program inside did not start"
 
     async def close(self) -> None:
-        if self._closed:
-            return
-        self._closed = True
+        if not self._closed:
+            self._closed = True
+            await finished(self._close())
+
+    async def _close(self) -> None:
         tasks = [task for task in (self._receiving, *self._bridges) if task is not None]
         for task in tasks:
             task.cancel()

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from benchflow.sandbox.local.channel import Channel
     from benchflow.sandbox.local.guest.messages import ExecRequest
 
-KILL_TIMEOUT = 20.0
-"""Seconds that a killed tree of processes may take to disappear."""
+KILL_TIMEOUT = 10.0
+"""Seconds that a killed tree of processes may take to disappear before everything in the box is killed."""
 
 NOT_STARTED, KILLED = 126, 137
 
@@ -39,6 +39,10 @@ class Host(Protocol):
 
     async def launch(self, request: ExecRequest, stdio: Sequence[int]) -> Command:
         """Start a command. Raises SandboxGone."""
+        ...
+
+    async def kill(self) -> None:
+        """End every process but the first one."""
         ...
 
     def forget(self, command: Command) -> None:
@@ -81,22 +85,29 @@ class Command:
                 self._leash.post({"signal": number})
 
     async def kill(self) -> None:
-        """End the whole tree and return when it is gone. Raises SandboxError when it is not after `KILL_TIMEOUT`."""
+        """End the whole tree and return when it is gone.
+
+        Root inside can stop the process that holds the tree together. When that does not answer, everything in the
+        box is killed. Raises SandboxError when even that has no effect.
+        """
         if self._over.is_set():
             return
         with suppress(OSError):
             self._leash.post({"kill": True})
+        if await self._ends_within(KILL_TIMEOUT):
+            return
+        await self._box.kill()
+        if not await self._ends_within(KILL_TIMEOUT):
+            self._end()
+            raise SandboxError("a killed command is still there", backend="local", sandbox=self._box.id, phase="kill")
+
+    async def _ends_within(self, seconds: float) -> bool:
         try:
-            async with asyncio.timeout(KILL_TIMEOUT):
+            async with asyncio.timeout(seconds):
                 await self._over.wait()
         except TimeoutError:
-            self._end()
-            raise SandboxError(
-                f"a killed command is still there after {KILL_TIMEOUT:g} s",
-                backend="local",
-                sandbox=self._box.id,
-                phase="kill",
-            ) from None
+            return False
+        return True
 
     def release(self, pipes: Sequence[int]) -> None:
         """Let what the command started live on; what it writes to `pipes` is read and forgotten."""

@@ -1,8 +1,8 @@
 """The network of a box: none but loopback, one of its own with the way out that `pasta` gives it, or the host's.
 
-With `pasta` (Debian package passt) a box reaches what the host reaches, but not the host's loopback, and nobody
-reaches the box. Without it a box that is to have a network shares the host's, loopback and abstract sockets
-included; the notes of the sandbox then say so.
+With `pasta` (Debian package passt) a box reaches what the host reaches, the host's other addresses included, but not
+the host's loopback, and nobody reaches the box. Without it a box that is to have a network shares the host's, loopback
+and abstract sockets included; the notes of the sandbox then say so.
 """
 
 from __future__ import annotations
