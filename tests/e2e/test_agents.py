@@ -20,10 +20,10 @@ from benchflow.testing.model_server import ModelServer, Run, Say
 
 TASK = Path(__file__).parents[2] / "examples" / "tasks" / "write-a-file"
 KEY = "sk-planted-0123456789"
-# Solves the task only if the key is nowhere in the sandbox. The key is spelled in two parts here, because agents keep
-# what they ran.
+# Solves the task only if the key is nowhere in the sandbox. The pattern does not match itself, because agents keep what
+# they ran; some refuse command substitution.
 SOLVE = (
-    'if grep -rqs "$(printf \'sk-planted%s\' -0123456789)" /proc/[0-9]*/environ "$HOME"; then echo leaked;'
+    "if grep -rqs 'sk-planted[-]0123456789' /proc/[0-9]*/environ ~; then echo leaked;"
     " else printf 'Hello from the sandbox!\\n' > /app/greeting.txt; fi"
 )
 SECOND = "Now look at what you did and say whether it is right."

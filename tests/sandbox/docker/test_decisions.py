@@ -7,12 +7,11 @@ from pathlib import Path
 import pytest
 
 from benchflow.sandbox.base import Capabilities, ImageRef, Limits, Mount, Network, SandboxSpec
-from benchflow.sandbox.docker.box import new_id
-from benchflow.sandbox.docker.container import create_body
+from benchflow.sandbox.docker.container import create_body, new_id
 from benchflow.sandbox.docker.home import unsupported
+from benchflow.sandbox.docker.outcome import Look, exit_code
 from benchflow.sandbox.docker.passwd import owner_ids
 from benchflow.sandbox.docker.place import Init
-from benchflow.sandbox.docker.process import Look, exit_code
 
 TINI, CATATONIT, NONE = Init("/sbin/docker-init", "tini"), Init("/run/podman-init", "catatonit"), Init()
 

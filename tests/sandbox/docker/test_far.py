@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from benchflow.sandbox.base import Backend, Capabilities, ImageSource
     from benchflow.testing.contract.world import World
 
+BASE_IMAGE = "debian:bookworm-slim"
+
 
 @pytest.mark.needs("docker")
 class TestThroughTheApi(SandboxContract):
@@ -43,4 +45,9 @@ class TestThroughTheApi(SandboxContract):
     @pytest.fixture(scope="class")
     @classmethod
     def image(cls) -> ImageSource:
-        return ImageRef("debian:bookworm-slim")
+        return ImageRef(BASE_IMAGE)
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def base_name(cls) -> str | None:
+        return BASE_IMAGE

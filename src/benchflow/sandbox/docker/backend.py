@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from benchflow.sandbox.base import BUILD_TIMEOUT
 from benchflow.sandbox.docker import labels
-from benchflow.sandbox.docker.box import DockerSandbox, remove_container
+from benchflow.sandbox.docker.box import DockerSandbox
+from benchflow.sandbox.docker.container import remove_container
 from benchflow.sandbox.docker.engine import BACKEND
 from benchflow.sandbox.docker.home import Home
 

@@ -9,27 +9,23 @@ from __future__ import annotations
 
 import asyncio
 import posixpath
-import re
-import secrets
 from dataclasses import replace
 from typing import TYPE_CHECKING, Self
-
-import aiodocker
 
 from benchflow.errors import SandboxError, SandboxGone, SandboxUnsupported
 from benchflow.sandbox.archive import Item, listing
 from benchflow.sandbox.base import OUTPUT_LIMIT, STOP_TIMEOUT, Capabilities
 from benchflow.sandbox.docker import labels
-from benchflow.sandbox.docker.container import HOSTS, create_body
+from benchflow.sandbox.docker.container import HOSTS, create_body, new_id, remove_container
 from benchflow.sandbox.docker.engine import BACKEND
 from benchflow.sandbox.docker.far import Far
 from benchflow.sandbox.docker.image import Image
 from benchflow.sandbox.docker.inject import InjectedListener, bind_inside
 from benchflow.sandbox.docker.inside import Inside, ThroughKernel
-from benchflow.sandbox.docker.output import glance, run
+from benchflow.sandbox.docker.launch import find_init, helper, launch
+from benchflow.sandbox.docker.output import run
 from benchflow.sandbox.docker.passwd import owner_ids
 from benchflow.sandbox.docker.place import Init, Place
-from benchflow.sandbox.docker.process import Process, launch
 from benchflow.sandbox.docker.relay import RelayListener, program
 from benchflow.sandbox.docker.settle import finished, finished_or_undone
 
@@ -42,18 +38,7 @@ if TYPE_CHECKING:
     from benchflow.sandbox.docker.engine import Engine
     from benchflow.sandbox.docker.home import Home
     from benchflow.sandbox.docker.near import Near
-
-GONE_POLL = 0.1
-"""Seconds between two looks at whether a container that another call removes is gone."""
-
-HELPER_TIMEOUT = 60.0
-"""Seconds that a small command of our own inside may take."""
-
-
-def new_id(name: str) -> str:
-    """A name for a container: recognisable, and unique on this machine."""
-    slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:32].strip("-")
-    return f"bf-{slug or 'sandbox'}-{secrets.token_hex(6)}"
+    from benchflow.sandbox.docker.process import Process
 
 
 class DockerSandbox:
@@ -142,11 +127,11 @@ class DockerSandbox:
             self._near = self._home.near(container, first)
 
         await finished(asyncio.to_thread(enter))
-        inside: Inside = ThroughKernel(self._near) if self._near else Far(engine, container, self._glance)
+        inside: Inside = ThroughKernel(self._near) if self._near else Far(engine, container, self._helper)
         place = Place(engine, self.id, container, inside, Init(), lambda: self._stopping)
         self._place = place
         if self._home.init is None:
-            self._home.init = await _find_init(place)
+            self._home.init = await find_init(place)
         self._place = replace(place, init=self._home.init)
         if self._spec.network.mode == "no-network" and not engine.podman:
             async with place.guard("start"):
@@ -252,10 +237,8 @@ class DockerSandbox:
         self._processes.add(process)
         return process
 
-    async def _glance(self, argv: Sequence[str], user: str) -> ExecResult:
-        """Run a small command of our own, without the wrapping that those of users get."""
-        place = replace(self._running("helper"), init=Init())
-        return await glance(await launch(place, argv, user=user, env={}, cwd="/", stdin=False), HELPER_TIMEOUT)
+    async def _helper(self, argv: Sequence[str], user: str) -> ExecResult:
+        return await helper(self._running("helper"), argv, user)
 
     async def kill_processes(self, *, keep: Sequence[int] = ()) -> None:
         place = self._running("kill")
@@ -378,31 +361,3 @@ class DockerSandbox:
 
     def _gone(self, phase: str) -> SandboxError:
         return SandboxGone("it was stopped", backend=BACKEND, sandbox=self.id, phase=phase)
-
-
-async def remove_container(engine: Engine, name: str) -> None:
-    """Kill and remove a container, and wait until it is gone. One that is not there is fine. Raises DockerError."""
-    container = engine.docker.containers.container(name)
-    while True:
-        try:
-            await container.delete(force=True, v=True)
-        except aiodocker.DockerError as error:
-            if error.status == 404:
-                return
-            if error.status != 409:
-                raise
-            # Somebody else is removing it.
-            await asyncio.sleep(GONE_POLL)
-        else:
-            return
-
-
-async def _find_init(place: Place) -> Init:
-    """Which init program the engine mounts into containers, and where."""
-    paths = ("/run/podman-init", "/dev/init") if place.engine.podman else ("/sbin/docker-init",)
-    for path in paths:
-        process = await launch(place, [path, "--version"], user="0", env={}, cwd="/", stdin=False)
-        result = await glance(process, HELPER_TIMEOUT)
-        if result.ok and result.stdout.startswith(b"tini version"):
-            return Init(path, "catatonit" if b"catatonit" in result.stdout else "tini")
-    return Init()

@@ -1,20 +1,34 @@
-"""The create call: what a sandbox's container is, as the engine wants to be told."""
+"""A sandbox's container: its name, what the engine is told to create, and its removal."""
 
 from __future__ import annotations
 
+import asyncio
+import re
+import secrets
 from typing import TYPE_CHECKING
+
+import aiodocker
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from benchflow.sandbox.base import SandboxSpec
-    from benchflow.sandbox.docker.engine import Json
+    from benchflow.sandbox.docker.engine import Engine, Json
 
 KEEP_ALIVE = "while sleep 2147483647 || [ $? -gt 128 ]; do :; done"
 """What the container runs for as long as it lives; needs `sh` and `sleep` in the image. Killing the sleep is no end."""
 
 HOSTS = "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n127.0.0.1\t{name}\n"
 """/etc/hosts where the engine makes none because it gives no network."""
+
+GONE_POLL = 0.1
+"""Seconds between two looks at whether a container that another call removes is gone."""
+
+
+def new_id(name: str) -> str:
+    """A name for a container: recognisable, and unique on this machine."""
+    slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:32].strip("-")
+    return f"bf-{slug or 'sandbox'}-{secrets.token_hex(6)}"
 
 
 def create_body(spec: SandboxSpec, image: str, workdir: str, env: Mapping[str, str], labels: Mapping[str, str]) -> Json:
@@ -55,3 +69,20 @@ def create_body(spec: SandboxSpec, image: str, workdir: str, env: Mapping[str, s
         body["NetworkDisabled"] = True
         host["NetworkMode"] = "none"
     return body
+
+
+async def remove_container(engine: Engine, name: str) -> None:
+    """Kill and remove a container, and wait until it is gone. One that is not there is fine. Raises DockerError."""
+    container = engine.docker.containers.container(name)
+    while True:
+        try:
+            await container.delete(force=True, v=True)
+        except aiodocker.DockerError as error:
+            if error.status == 404:
+                return
+            if error.status != 409:
+                raise
+            # Somebody else is removing it.
+            await asyncio.sleep(GONE_POLL)
+        else:
+            return

@@ -9,24 +9,22 @@ seen to end. A command that cannot be started is no error of the sandbox: it has
 from __future__ import annotations
 
 import asyncio
-import re
-import secrets
 import signal
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from benchflow.errors import SandboxError, SandboxGone
 from benchflow.sandbox.docker import wire
 from benchflow.sandbox.docker.engine import BACKEND
 from benchflow.sandbox.docker.inside import process_end
-from benchflow.sandbox.docker.settle import finished, finished_or_undone
+from benchflow.sandbox.docker.outcome import Look, exit_code
+from benchflow.sandbox.docker.settle import finished
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable
     from types import TracebackType
 
-    from benchflow.sandbox.docker.place import Init, Place
+    from benchflow.sandbox.docker.place import Place
 
 FIRST_LOOK = 0.2
 """Seconds that a command runs before it is first asked whether it has ended with its output still open."""
@@ -41,34 +39,7 @@ STALL = 0.5
 KILL_TIMEOUT = 30.0
 """Seconds that a killed command may take to be reported as ended."""
 
-MARK = "BENCHFLOW_EXEC"
-"""Variable that every command has in its environment, by which what it started is found."""
-
 _START_FAILED = (b"OCI runtime exec failed", b"unable to find user", b"unable to find group", b"no matching entries")
-_ADOPTER_FAILED = re.compile(rb"ERROR \(catatonit:\d+\): failed to exec pid1: (.*)")
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """What the engine says of an exec. `pid` is 0 for one that never started (and, with Podman, that has ended)."""
-
-    running: bool
-    ended: bool
-    code: int
-    pid: int
-
-
-def exit_code(look: Look, init: Init, *, podman: bool, refused: bool, stderr: bytes) -> int:
-    """The code of an ended command, from the engine's and from the first words on its stderr.
-
-    A command that was not found is 127 and one that could not be started otherwise 126, whoever noticed.
-    """
-    if refused or (podman and look.code in {125, 126, 127} and stderr.startswith(b"Error: ") and b"OCI" in stderr):
-        missing = b"executable file not found" in stderr and not init.kind
-        return 127 if missing else 126
-    if init.kind == "catatonit" and look.code == 1 and (match := _ADOPTER_FAILED.match(stderr)):
-        return 127 if match[1] == b"No such file or directory" else 126
-    return look.code
 
 
 class Process:
@@ -340,47 +311,3 @@ async def _cancelled(*tasks: asyncio.Task[object]) -> None:
         task.cancel()
     if tasks:
         await asyncio.wait(tasks)
-
-
-async def launch(
-    place: Place,
-    argv: Sequence[str],
-    *,
-    user: str,
-    env: Mapping[str, str],
-    cwd: str,
-    stdin: bool,
-) -> Process:
-    """Start a command. Raises SandboxGone and SandboxError; what cannot be started is a Process that has failed."""
-    words = [*argv, user, cwd, *(part for pair in env.items() for part in pair)]
-    if problem := _unfit(words):
-        raise SandboxError(problem, backend=BACKEND, sandbox=place.sandbox, phase="exec")
-    mark = f"{MARK}={secrets.token_hex(16)}"
-    variables = [*(f"{name}={value}" for name, value in env.items()), mark]
-
-    async def begin() -> Process:
-        async with place.guard("exec"):
-            exec_id = await place.engine.create_exec(
-                place.container, place.init.wrap(argv), user=user, env=variables, cwd=cwd, stdin=stdin
-            )
-            try:
-                connection = await place.engine.hijack(exec_id)
-            except wire.Refused as error:
-                if place.gone() or not await place.engine.runs(place.container):
-                    raise place.vanished("exec") from error
-                return Process.failed(place, error.message)
-            return Process(place, connection, exec_id=exec_id, mark=mark, user=user)
-
-    return await finished_or_undone(begin(), Process.kill)
-
-
-def _unfit(words: Sequence[str]) -> str:
-    """Why one of the words cannot be sent to the engine, or nothing."""
-    for word in words:
-        if "\0" in word:
-            return f"{word[:80]!r} holds a NUL"
-        try:
-            word.encode()
-        except UnicodeEncodeError:
-            return f"{word[:80]!r} is not valid text, and the engine takes no other"
-    return ""
