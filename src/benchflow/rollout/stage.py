@@ -30,8 +30,11 @@ if TYPE_CHECKING:
     from benchflow.sandbox.base import Sandbox, Stream
     from benchflow.trajectory.events import Event
 
-SERVICE_TIMEOUT = 120.0
+SERVICE_TIMEOUT = 300.0
 """Seconds that a service which an agent needs beside it may take to listen."""
+
+SERVICE_LOG = "/logs/agent/service.log"
+"""Where, in the sandbox, such a service says what it does."""
 
 SERVICE_LOOK = 0.2
 """Seconds between looks whether it does. The kernel has no event for another process's socket."""
@@ -140,7 +143,7 @@ class Stage:
         return stream
 
     async def _serve(self, command: Sequence[str], port: int, env: Mapping[str, str]) -> None:
-        await self._start(["/bin/sh", "-c", '"$@" > /dev/null 2>&1', "sh", *command], env)
+        await self._start(["/bin/sh", "-c", f'exec "$@" > {SERVICE_LOG} 2>&1', "sh", *command], env)
         wanted = f":{port:04X} "
         try:
             async with asyncio.timeout(SERVICE_TIMEOUT):
@@ -150,8 +153,9 @@ class Stage:
                         return
                     await asyncio.sleep(SERVICE_LOOK)
         except TimeoutError:
+            said = await self._around.sandbox.exec(["tail", "-c", "2000", SERVICE_LOG], cwd="/")
             message = f"{command[0]} does not listen on port {port} after {SERVICE_TIMEOUT:g} s"
-            raise AgentTimeout(message) from None
+            raise AgentTimeout(message, stderr=said.text) from None
 
 
 class Leader:
