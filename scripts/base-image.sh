@@ -12,24 +12,7 @@ CA_VARIABLES=(SSL_CERT_FILE REQUESTS_CA_BUNDLE PIP_CERT CURL_CA_BUNDLE NODE_EXTR
 PULL_TIMEOUT="${PULL_TIMEOUT:-120}"
 SOCKET_TIMEOUT="${SOCKET_TIMEOUT:-60}"
 
-say() { printf '==> %s\n' "$*" >&2; }
-die() { printf 'error: %s\n' "$*" >&2; exit 1; }
-
-# Installs those of the named packages that are missing, and says so.
-apt_install() {
-  local missing=() package
-  for package in "$@"; do
-    dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
-  done
-  [ ${#missing[@]} -gt 0 ] || return 0
-  command -v apt-get >/dev/null || die "needs ${missing[*]}, and this is neither Debian nor Ubuntu: install them by hand"
-  [ "$(id -u)" = 0 ] || die "needs ${missing[*]}: run this as root, or first: sudo apt-get install ${missing[*]}"
-  say "installing from Debian: ${missing[*]}"
-  # RUNLEVEL=1 keeps a package from starting its own service: the daemons are started here, with a log.
-  apt-get update -qq || say "apt-get update failed: trying the lists that are here"
-  DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null \
-    || die "apt-get could not install ${missing[*]}"
-}
+. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 # One run at a time makes images: a second one waits and then finds them.
 lock_cache() {

@@ -3,25 +3,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-say() { printf '==> %s\n' "$*" >&2; }
-die() { printf 'error: %s\n' "$*" >&2; exit 1; }
-as_root() { [ "$(id -u)" = 0 ]; }
-
-# apt PACKAGE...: installs what is missing; only as root on Debian or Ubuntu, and says so.
-apt_install() {
-  local missing=()
-  for package in "$@"; do
-    dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
-  done
-  [ ${#missing[@]} = 0 ] && return 0
-  if ! command -v apt-get >/dev/null || ! as_root; then
-    say "not installed: ${missing[*]} (as root: apt-get install ${missing[*]})"
-    return 1
-  fi
-  say "installing from Debian: ${missing[*]}"
-  apt-get update -qq || true
-  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
-}
+source scripts/common.sh
 
 # A Python that is new enough: on PATH, or beside pyenv's shims (a shim itself may refuse to run).
 find_python() {

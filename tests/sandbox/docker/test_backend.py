@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,14 +12,13 @@ import pytest
 from benchflow.errors import SandboxError, SandboxGone, SandboxUnsupported
 from benchflow.sandbox.base import HostRoot, ImageRef, Limits, Network, Owner, RootFolder, SandboxSpec
 from benchflow.sandbox.docker import labels
+from benchflow.sandbox.docker.backend import DockerBackend
 from benchflow.sandbox.docker.probe import probe
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import aiodocker
-
-    from benchflow.sandbox.docker.backend import DockerBackend
 
 IMAGE = ImageRef("debian:bookworm-slim")
 OFFLINE = SandboxSpec(IMAGE, network=Network("no-network"), owner=Owner("job", "rollout"))
@@ -146,6 +146,38 @@ async def test_the_public_network_is_the_shared_one(backend: DockerBackend, dock
         assert (await box.exec("sed 1,2d /proc/net/dev | cut -d: -f1")).text.split().count("lo") == 1
         assert "eth0" in (await box.exec("cat /proc/net/dev")).text
         assert len(await docker.networks.list()) == before
+
+
+async def test_an_engine_behind_tcp(engine: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    path = os.environ["DOCKER_HOST"].removeprefix("unix://")
+
+    async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError):
+            while data := await reader.read(65536):
+                writer.write(data)
+                await writer.drain()
+            writer.write_eof()
+
+    async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        upstream, downstream = await asyncio.open_unix_connection(path)
+        await asyncio.gather(carry(reader, downstream), carry(upstream, writer))
+        for end in (writer, downstream):
+            end.close()
+            with suppress(ConnectionError):
+                await end.wait_closed()
+
+    async with await asyncio.start_server(forward, "127.0.0.1", 0) as server:
+        monkeypatch.setenv("DOCKER_HOST", f"tcp://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        backend = DockerBackend()
+        capabilities = await backend.check()
+        assert (capabilities.mounts, capabilities.listen) == (False, False)
+        async with backend.create(OFFLINE) as box:
+            assert (await box.exec(["cat"], stdin=b"x" * 300_000)).stdout == b"x" * 300_000
+            await box.put({"file": b"1"}, "/srv")
+            await box.get("/srv/file", tmp_path / "file")
+            assert (await box.exec("sleep 1000", timeout=1)).timed_out
+        assert (tmp_path / "file").read_bytes() == b"1"
+        await backend.close()
 
 
 async def test_the_probe_says_what_is_there(engine: str) -> None:

@@ -44,8 +44,8 @@ def write(folder: Path, *lines: str) -> None:
     (folder / "Dockerfile").write_text("\n".join((*head, *lines)) + "\n")
 
 
-def tag(folder: Path) -> str:
-    return f"{TASK_IMAGES}:{context_digest(folder)[:40]}"
+def tag(folder: Path, dockerfile: str = "Dockerfile") -> str:
+    return f"{TASK_IMAGES}:{context_digest(folder, dockerfile)[:40]}"
 
 
 async def test_the_image_settings_are_used_and_its_entry_point_is_not(backend: DockerBackend, context: Path) -> None:
@@ -123,12 +123,13 @@ async def test_the_build_sees_what_is_not_ignored(backend: DockerBackend, contex
         )
 
 
-async def test_another_dockerfile(backend: DockerBackend, context: Path) -> None:
+async def test_another_dockerfile(backend: DockerBackend, context: Path, docker: aiodocker.Docker) -> None:
     (context / "sub").mkdir()
     (context / "sub" / "Other").write_text(f"FROM {BASE}\nRUN echo other-{secrets.token_hex(4)} > /which\n")
     source = BuildContext(context, "sub/Other")
     async with backend.create(SandboxSpec(source, network=OFFLINE)) as box:
         assert (await box.read("/which")).startswith(b"other-")
+    await docker.images.delete(tag(context, source.dockerfile), force=True)
 
 
 async def test_a_failure_names_the_step_and_shows_the_output(backend: DockerBackend, context: Path) -> None:
