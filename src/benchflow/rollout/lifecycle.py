@@ -97,9 +97,13 @@ class Rollout:
         """Make the sandbox user with its small home; the agents themselves are mounted already."""
         with self.record.phase("agent_setup"):
             specs = [player.spec for player in self.plan.players.values() if player.spec.kind != "builtin"]
+            user = self.config.sandbox_user if specs else None
+            if user and not self.plan.capabilities.users:
+                user = None
+                self.record.only_root()
             self._account = await make_account(
                 self.sandbox,
-                self.config.sandbox_user if specs else None,
+                user,
                 folders=[folder for spec in specs for folder in spec.home],
                 timeout=self.config.sandbox_setup_timeout,
             )

@@ -146,6 +146,11 @@ class Record:
         self.result.sandbox = sandbox.backend
         self.result.notes += [note for note in sandbox.notes if note not in self.result.notes]
 
+    def only_root(self) -> None:
+        """The agents run as root after all, because the sandbox has no other user."""
+        self.result.sandbox_user = None
+        self.note("this sandbox maps one user only: the agents run as root inside it")
+
     def note(self, text: str) -> None:
         self.result.notes.append(self._redactor.text(text))
 

@@ -23,6 +23,7 @@ HERE = Path(__file__).parent
 PROGRAM = """
 import asyncio, json, os, sys
 from pathlib import Path
+from benchflow.errors import SandboxError
 from benchflow.sandbox.base import Limits, Network, RootFolder, SandboxSpec, Mount
 from benchflow.sandbox.local.backend import LocalBackend
 from benchflow.sandbox.local.engine import BoxSpec
@@ -47,6 +48,11 @@ async def main():
         found["notes"] = box.notes
         found["id"] = await out("id -u; cat /mnt/file; rm -rf /etc/skel; echo x > /etc/skel")
         found["nobody"] = await out("id -u", user="nobody")
+        try:
+            await box.put({"x": b""}, "/owned", owner="nobody")
+            found["owner"] = ""
+        except SandboxError as error:
+            found["owner"] = str(error)
         found["chown"] = await out("touch /x && chown 33:33 /x && stat -c %u /x")
         tries = f"cat /proc/1/environ; ls /proc/1/root; cat {home}/in/file; mknod /d b 8 0; unshare -U true"
         found["host"] = await out(tries)
@@ -108,6 +114,7 @@ async def test_an_ordinary_user(kind: str, network: str) -> None:
         assert found["chown"] == [0, "33\n", ""]
     else:
         assert found["users"] is False
+        assert "not mapped" in str(found["owner"])
         assert found["nobody"][0] == 126  # type: ignore[index] # a triple
         assert found["chown"][0] != 0  # type: ignore[index] # a triple
         assert any("root inside" in note for note in found["notes"])  # type: ignore[attr-defined] # a list

@@ -67,6 +67,9 @@ class Box:
         """Whether it is gone, or about to be."""
         return self._closing is not None or self.control.ended
 
+    async def responds(self) -> bool:
+        return self._closing is None and await self.control.responds()
+
     # -- commands --------------------------------------------------------------------------------------------
 
     async def exec(

@@ -32,9 +32,8 @@ class Host(Protocol):
     @property
     def id(self) -> str: ...
 
-    @property
-    def ended(self) -> bool:
-        """Whether the box is gone."""
+    async def responds(self) -> bool:
+        """Whether the box lives."""
         ...
 
     async def launch(self, request: ExecRequest, stdio: Sequence[int]) -> Command:
@@ -74,6 +73,9 @@ class Command:
     async def wait(self) -> int:
         """The exit code of the command itself. Raises SandboxGone when the box ended with it."""
         await self._exited.wait()
+        if self._code is None and await self._box.responds():
+            # Its keeper was killed from inside, and it with it.
+            self._code = KILLED
         if self._code is None:
             raise SandboxGone("the sandbox ended", backend="local", sandbox=self._box.id, phase="exec")
         return self._code
@@ -136,8 +138,6 @@ class Command:
             return
         self._loop.remove_reader(self._leash)
         self._leash.close()
-        if self._code is None and not self._box.ended:
-            self._code = KILLED
         self._exited.set()
         self._over.set()
         self._box.forget(self)

@@ -83,7 +83,7 @@ class Engine:
         spec = self._named(replace(box.spec, name=name, id="", hostname="", network=network or box.spec.network))
         async with box.control.gate.hold():
             if box.ended:
-                raise box.control.failure(None, "fork")
+                raise box.control.gone("fork")
             if not await finish(self._freeze(box)):
                 async with box.halted():
                     return await self._start(spec, self._branch(box), copy=box.stack.current)

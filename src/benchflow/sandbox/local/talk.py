@@ -71,13 +71,15 @@ class Talk:
         if answer is not None and "error" not in answer:
             return answer, descriptors
         wire.close_all(descriptors)
-        raise self._control.failure(answer, self._phase)
+        if answer is None:
+            raise await self._control.silence(self._phase)
+        raise self._control.refusal(answer, self._phase)
 
     async def say(self, message: Mapping[str, object], descriptors: Sequence[int]) -> None:
         try:
             await self._reply.send(message, descriptors)
         except OSError as error:
-            raise self._control.failure(None, self._phase) from error
+            raise await self._control.silence(self._phase) from error
 
     async def end(self) -> None:
         """Make the far end give up if it is still at work, and wait until it has."""
@@ -92,7 +94,7 @@ class Talk:
                         return
         except TimeoutError:
             why = f"it does not stop within {GIVE_UP_TIMEOUT:g} s"
-            raise self._control.failure({"error": why, "errno": 0}, self._phase) from None
+            raise self._control.refusal({"error": why, "errno": 0}, self._phase) from None
         finally:
             self._reply.close()
 
@@ -107,23 +109,40 @@ class Control:
 
     @property
     def ended(self) -> bool:
-        """Whether the first process is gone, and all others with it."""
+        """Whether the first process is known to be gone, and all others with it."""
         return self._channel.ended
 
-    def failure(self, answer: wire.Message | None, phase: str) -> SandboxError:
-        """The error for a reply that is not one."""
-        if answer is not None:
-            return Refused(str(answer["error"]), int(answer["errno"]), sandbox=self._box, phase=phase)
-        if self.ended:
-            return SandboxGone("the sandbox ended", backend="local", sandbox=self._box, phase=phase)
-        return Refused("it was killed from inside", 0, sandbox=self._box, phase=phase)
+    async def responds(self) -> bool:
+        """Whether the first process lives. Of one that is ending, other sockets may close before this one does."""
+        try:
+            reply = await self._channel.ask({"op": "ping"})
+        except OSError:
+            return False
+        try:
+            answer, _ = await reply.receive()
+        finally:
+            reply.close()
+        return answer is not None
+
+    def refusal(self, answer: wire.Message, phase: str) -> SandboxError:
+        """The error for a reply that is one."""
+        return Refused(str(answer["error"]), int(answer["errno"]), sandbox=self._box, phase=phase)
+
+    def gone(self, phase: str) -> SandboxGone:
+        return SandboxGone("the sandbox ended", backend="local", sandbox=self._box, phase=phase)
+
+    async def silence(self, phase: str) -> SandboxError:
+        """The error for a reply that did not come."""
+        if await self.responds():
+            return Refused("it was killed from inside", 0, sandbox=self._box, phase=phase)
+        return self.gone(phase)
 
     async def ask(self, op: str, message: Mapping[str, object], descriptors: Sequence[int] = ()) -> Channel:
         """Send a request that has passed the gate; returns the channel of its replies. Raises SandboxGone."""
         try:
             return await self._channel.ask({"op": op, **message}, descriptors)
         except OSError as error:
-            raise SandboxGone("the sandbox ended", backend="local", sandbox=self._box, phase=op) from error
+            raise self.gone(op) from error
 
     @asynccontextmanager
     async def talk(

@@ -133,10 +133,11 @@ def _start(request: ExecRequest, stdio: list[int], *, any_user: bool) -> NoRetur
         for place, descriptor in enumerate(stdio):
             os.dup2(descriptor, place)
         os.closerange(3, 1 << 20)
-        account = users.lookup(request["user"])
+        account = users.lookup(request["user"], any_user=any_user)
         _own_pipes(account)
         _lower_limits()
-        _become(account, any_user=any_user)
+        if any_user:
+            _become(account)
         os.umask(0o022)
         os.chdir(request["cwd"])
         env = {"PATH": programs.PATH, "HOME": account.home, **request["env"]}
@@ -179,11 +180,7 @@ def _lower_limits() -> None:
         file.write(OOM_SCORE)
 
 
-def _become(account: users.Account, *, any_user: bool) -> None:
-    if not any_user:
-        if account.uid != 0:
-            raise users.UnknownUser(f"uid {account.uid} is not mapped here: every process in this box is root")
-        return
+def _become(account: users.Account) -> None:
     os.setgroups(account.groups)
     os.setresgid(account.gid, account.gid, account.gid)
     os.setresuid(account.uid, account.uid, account.uid)

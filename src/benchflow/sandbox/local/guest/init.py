@@ -21,7 +21,7 @@ from . import command, kernel, processes, wire, work
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .messages import BoxRequest, ExecRequest
+    from .messages import BoxRequest, ExecRequest, KillRequest
     from .root import Root
 
 _SIOCSIFFLAGS, _IFF_UP_RUNNING = 0x8914, 0x41
@@ -65,8 +65,10 @@ class Init:
         try:
             with work.errors_to(reply):
                 match request["op"]:
+                    case "ping":
+                        wire.send(reply, {"ok": True})
                     case "kill":
-                        self._kill(frozenset(request["keep"]))
+                        self._kill(cast("KillRequest", request))
                         wire.send(reply, {"ok": True})
                     case "freeze":
                         self._stopped = processes.freeze()
@@ -80,7 +82,7 @@ class Init:
                             self._fork(lambda: command.keep(run, reply, descriptors, any_user=self._any_user), reply)
                         )
                     case _:
-                        self._fork(lambda: work.do(request, reply, descriptors), reply)
+                        self._fork(lambda: work.do(request, reply, descriptors, any_user=self._any_user), reply)
         finally:
             wire.close_all(descriptors)
             reply.close()
@@ -97,12 +99,11 @@ class Init:
         finally:
             os._exit(0)
 
-    def _kill(self, keep: frozenset[int]) -> None:
+    def _kill(self, request: KillRequest) -> None:
         """A keeper goes with its command: else it would take along what it adopted, when it is let go."""
+        keep = frozenset(request["keep"])
         self._keepers -= processes.reap().keys()
-        processes.end_all(
-            keep | {keeper for keeper in self._keepers if command.leader(keeper) in keep} if keep else keep
-        )
+        processes.end_all(keep | {keeper for keeper in self._keepers if command.leader(keeper) in keep})
         self._keepers -= processes.reap().keys()
 
 

@@ -162,17 +162,3 @@ class KillRequest(TypedDict):
     """`kill`, to a first process: end all others but `keep`."""
 
     keep: list[int]
-
-
-class Reply(TypedDict, total=False):
-    """Anything that comes back."""
-
-    ok: bool
-    error: str
-    errno: int
-    pid: int
-    exit: int
-    kind: str
-    mode: int
-    port: int
-    busy: bool

@@ -115,6 +115,12 @@ def read_database(path: str) -> bytes:
         os.close(descriptor)
 
 
-def lookup(user: str) -> Account:
-    """The account that `user` means in the current root. Raises UnknownUser."""
-    return choose(user, read_database("/etc/passwd"), read_database("/etc/group"))
+def lookup(user: str, *, any_user: bool) -> Account:
+    """The account that `user` means in the current root. Without `any_user` there is no other than root.
+
+    Raises UnknownUser.
+    """
+    account = choose(user, read_database("/etc/passwd"), read_database("/etc/group"))
+    if not any_user and account.uid != 0:
+        raise UnknownUser(f"user {user!r} (uid {account.uid}) is not mapped here: everything in this box is root's")
+    return account if any_user else Account(0, 0, [], account.home)

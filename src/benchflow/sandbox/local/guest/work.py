@@ -33,14 +33,14 @@ def errors_to(reply: socket.socket) -> Iterator[None]:
             return
 
 
-def do(request: wire.Message, reply: socket.socket, descriptors: list[int]) -> None:
+def do(request: wire.Message, reply: socket.socket, descriptors: list[int], *, any_user: bool) -> None:
     """Answer one request in a process of its own. Raises what goes wrong."""
     os.umask(0)
     if request["op"] != "get":
         _end_with(reply)
     match request["op"]:
         case "put":
-            _put(cast("PutRequest", request), descriptors[0])
+            _put(cast("PutRequest", request), descriptors[0], any_user=any_user)
             wire.send(reply, {"ok": True})
         case "get":
             _get(cast("GetRequest", request), reply)
@@ -65,8 +65,8 @@ def _end_with(reply: socket.socket) -> None:
     os._exit(1)
 
 
-def _put(request: PutRequest, source: int) -> None:
-    account = users.lookup(request["owner"])
+def _put(request: PutRequest, source: int, *, any_user: bool) -> None:
+    account = users.lookup(request["owner"], any_user=any_user)
     owner = put.Owner(account.uid, account.gid)
     match request["kind"]:
         case "tree":
