@@ -39,7 +39,6 @@ AGENTS = {
     "gemini": "gemini",
     "opencode": "openai",
     "pi-acp": "openai",
-    "openclaw": "openai",
     "openhands": "openai",
     "goose": "openai",
     "acpx/goose": "openai",
