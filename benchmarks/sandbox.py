@@ -43,11 +43,11 @@ if TYPE_CHECKING:
 
 IMAGE = "debian:bookworm-slim"
 FILES = {f"dir{n % 4}/file{n}": b"x" * 1000 for n in range(20)}
-MAKE_MEGABYTE = "head -c 1000000 /dev/zero > /work/out"
+MAKE_MEGABYTE = "head -c 1000000 /dev/zero > /bench/out"
 LIMITS = Limits(cpus=1, memory_mb=512, pids=256)
 EXCHANGES = 20
 FORK_FILES = 10_000
-FORK_SCRIPT = r"""mkdir "/work"; chdir "/work"; my $b = "x" x 107374;
+FORK_SCRIPT = r"""mkdir "/bench"; chdir "/bench"; my $b = "x" x 107374;
 for my $d (0..99) { mkdir $d; for (0..99) { open F, ">", "$d/$_"; print F $b; close F } }"""
 
 
@@ -169,14 +169,14 @@ async def bare_lifecycle(docker: aiodocker.Docker, folder: Path) -> None:
     )
     try:
         await container.start()
-        await container.put_archive("/", _tar("work", FILES))  # type: ignore[no-untyped-call]
-        for command in (MAKE_MEGABYTE, "cat /work/dir0/file0"):
+        await container.put_archive("/", _tar("bench", FILES))  # type: ignore[no-untyped-call]
+        for command in (MAKE_MEGABYTE, "cat /bench/dir0/file0"):
             execution = await container.exec(["sh", "-c", command])
             async with execution.start() as stream:
                 while await stream.read_out():
                     pass
             assert (await execution.inspect())["ExitCode"] == 0
-        archive = await container.get_archive("/work/out")
+        archive = await container.get_archive("/bench/out")
         archive.extractall(folder, filter="data")
     finally:
         await container.kill()
@@ -195,23 +195,23 @@ def _tar(root: str, files: dict[str, bytes]) -> bytes:
 
 async def lifecycle(backend: Backend, spec: SandboxSpec, folder: Path) -> None:
     async with backend.create(spec) as sandbox:
-        await sandbox.put(FILES, "/work")
+        await sandbox.put(FILES, "/bench")
         assert (await sandbox.exec(MAKE_MEGABYTE)).ok
-        assert (await sandbox.exec("cat /work/dir0/file0")).ok
-        await sandbox.get("/work/out", folder / sandbox.id)
+        assert (await sandbox.exec("cat /bench/dir0/file0")).ok
+        await sandbox.get("/bench/out", folder / sandbox.id)
     (folder / sandbox.id).unlink()
 
 
 async def rollout(backend: Backend, spec: SandboxSpec) -> None:
     """A whole rollout without a model: everything but the thinking."""
     async with backend.create(spec) as sandbox:
-        await sandbox.put(FILES, "/work")
+        await sandbox.put(FILES, "/bench")
         async with await sandbox.open(["sh"]) as agent:
             for number in range(EXCHANGES):
-                await agent.write(b"echo %d >> /work/log; echo %d\n" % (number, number))
+                await agent.write(b"echo %d >> /bench/log; echo %d\n" % (number, number))
                 await agent.stdout.readuntil(b"\n")
         async with await sandbox.fork() as fork:
-            await fork.put({"test.sh": b"test $(wc -l < /work/log) = 20 && echo 1 > /reward"}, "/tests")
+            await fork.put({"test.sh": b"test $(wc -l < /bench/log) = 20 && echo 1 > /reward"}, "/tests")
             assert (await fork.exec(["sh", "/tests/test.sh"], user=0)).ok
             assert await fork.read("/reward") == b"1\n"
 
@@ -290,7 +290,7 @@ class Bench:
                         kept.append(await box.fork())
 
                     await repeat(measure, self.clock, 1, item)
-                    assert (await forked[0].exec(f"test $(find /work -type f | wc -l) = {FORK_FILES}")).ok
+                    assert (await forked[0].exec(f"test $(find /bench -type f | wc -l) = {FORK_FILES}")).ok
                     await forked[0].stop()
                 measures.append(measure)
         show("fork of 1 GB in 10,000 files (mark: local p50 < 100 ms)", measures, self.clock)

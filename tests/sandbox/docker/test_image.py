@@ -52,22 +52,22 @@ def tag(folder: Path, dockerfile: str = "Dockerfile") -> str:
 async def test_the_image_settings_are_used_and_its_entry_point_is_not(backend: DockerBackend, context: Path) -> None:
     write(
         context,
-        "RUN useradd --uid 4321 worker && mkdir /work && chown worker /work",
+        "RUN useradd --uid 4321 worker && mkdir /shop && chown worker /shop",
         "ENV COLOUR=blue SHAPE=round",
-        "WORKDIR /work",
+        "WORKDIR /shop",
         "USER worker",
-        'ENTRYPOINT ["sh", "-c", "touch /work/entered; exit 3"]',
-        "HEALTHCHECK CMD touch /work/checked",
+        'ENTRYPOINT ["sh", "-c", "touch /shop/entered; exit 3"]',
+        "HEALTHCHECK CMD touch /shop/checked",
     )
     spec = SandboxSpec(BuildContext(context), env={"SHAPE": "square"}, network=OFFLINE)
     async with backend.create(spec) as box:
-        assert (box.workdir, box.env["COLOUR"], box.env["SHAPE"]) == ("/work", "blue", "square")
+        assert (box.workdir, box.env["COLOUR"], box.env["SHAPE"]) == ("/shop", "blue", "square")
         assert (await box.exec("id -un; pwd; echo $COLOUR $SHAPE $HOME; ls")).text == (
-            "worker\n/work\nblue square /home/worker\n"
+            "worker\n/shop\nblue square /home/worker\n"
         )
         assert (await box.exec("id -u", user=0)).text == "0\n"
         async with await box.fork() as fork:
-            assert (await fork.exec("id -un; pwd; echo $COLOUR $SHAPE")).text == "worker\n/work\nblue square\n"
+            assert (await fork.exec("id -un; pwd; echo $COLOUR $SHAPE")).text == "worker\n/shop\nblue square\n"
 
 
 async def test_many_wait_for_one_build(backend: DockerBackend, context: Path, docker: aiodocker.Docker) -> None:
