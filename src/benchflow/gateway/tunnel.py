@@ -1,5 +1,4 @@
-"""A server of this process, or on this machine, seen from inside a sandbox: bytes carried over the sandbox's own
-listening socket.
+"""A server of this process, seen from inside a sandbox: bytes carried over the sandbox's own listening socket.
 
 Works without any network, and makes exactly one server reachable. A slow reader holds its writer back, in both
 directions.
@@ -10,11 +9,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 from contextlib import suppress
-from typing import TYPE_CHECKING
-from urllib.parse import urlsplit, urlunsplit
-
-if TYPE_CHECKING:
-    from benchflow.sandbox.base import Listener, Sandbox
+from urllib.parse import urlsplit
 
 CHUNK = 64 * 1024
 """Bytes carried at a time; a slow reader holds its writer back by this much."""
@@ -31,23 +26,6 @@ def is_loopback(url: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
-
-
-async def open_tunnel(sandbox: Sandbox, url: str) -> tuple[str, Listener]:
-    """Make the server at `url` reachable from inside; returns its URL there. Raises what `listen` raises."""
-    parts = urlsplit(url)
-    host, port = parts.hostname or "127.0.0.1", parts.port or (443 if parts.scheme == "https" else 80)
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            server = await asyncio.open_connection(host, port)
-        except OSError:
-            writer.close()
-            return
-        await carry((reader, writer), server)
-
-    listener = await sandbox.listen(serve)
-    return urlunsplit(parts._replace(netloc=f"127.0.0.1:{listener.port}")), listener
 
 
 async def carry(client: Pair, server: Pair) -> None:
