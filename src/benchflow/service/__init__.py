@@ -1,0 +1,1 @@
+"""Sidecars that run next to the agent: which there are, how they are started, the MCP reviewer."""
