@@ -1,0 +1,1 @@
+"""Agent Skills: finding them, putting them where an agent looks, naming them in a prompt."""
