@@ -29,7 +29,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import aiodocker
 
@@ -46,6 +46,8 @@ FILES = {f"dir{n % 4}/file{n}": b"x" * 1000 for n in range(20)}
 MAKE_MEGABYTE = "head -c 1000000 /dev/zero > /bench/out"
 LIMITS = Limits(cpus=1, memory_mb=512, pids=256)
 EXCHANGES = 20
+CPU_GROWTH, RSS_GROWTH = 1.3, 2.0
+"""What still counts as flat: processor time by so much, memory by so many megabytes."""
 FORK_FILES = 10_000
 FORK_SCRIPT = r"""mkdir "/bench"; chdir "/bench"; my $b = "x" x 107374;
 for my $d (0..99) { mkdir $d; for (0..99) { open F, ">", "$d/$_"; print F $b; close F } }"""
@@ -57,16 +59,18 @@ for my $d (0..99) { mkdir $d; for (0..99) { open F, ">", "$d/$_"; print F $b; cl
 class Clock:
     """Processor seconds of everything involved, so far."""
 
-    group = Path("/sys/fs/cgroup/cpuacct/benchflow-benchmark")
+    group = Path(f"/sys/fs/cgroup/cpuacct/benchflow-benchmark-{os.getpid()}")
     engines = ("docker", "libpod_parent")
     """Where container engines put their containers, below the same root."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, daemons: bool) -> None:
+        """Without `daemons`, what container engines do meanwhile is none of ours."""
         self._moved: list[tuple[int, Path]] = []
+        self._groups = [self.group, *(self.group.parent / name for name in self.engines if daemons)]
         self.name = "whole machine"
         with suppress(OSError):
             self.group.mkdir(exist_ok=True)
-            for pid in [os.getpid(), *_daemons()]:
+            for pid in [os.getpid(), *(_daemons() if daemons else [])]:
                 self._move(pid)
             self.name = "all involved"
 
@@ -80,8 +84,7 @@ class Clock:
         if self.name == "whole machine":
             fields = Path("/proc/stat").read_text().splitlines()[0].split()[1:]
             return (sum(map(int, fields[:3])) + sum(map(int, fields[5:8]))) / os.sysconf("SC_CLK_TCK")
-        groups = [self.group, *(self.group.parent / name for name in self.engines)]
-        return sum(int((group / "cpuacct.usage").read_text()) for group in groups if group.is_dir()) / 1e9
+        return sum(int((group / "cpuacct.usage").read_text()) for group in self._groups if group.is_dir()) / 1e9
 
     def close(self) -> None:
         """Put everything back where it was."""
@@ -299,16 +302,46 @@ class Bench:
         """Rows are tenths of the run; flat means that the last is like the second."""
         for name in self.backends:
             backend = get_backend(name)
-            print(f"\ngrowth: {self.n} {name} sandboxes in a row (mark: flat)")
-            print(f"  {'made':>6}{'p50 ms':>9}{'RSS MB':>9}{'open':>7}")
+            print(f"\ngrowth: {self.n} {name} sandboxes in a row (mark: flat)\n  cpu: {self.clock.name}")
+            print(f"  {'made':>6}{'p50 ms':>9}{'cpu ms':>9}{'RSS MB':>9}{'open':>7}")
+            tenths = []
             for tenth in range(10):
                 measure = Measure(name, 1)
                 await repeat(measure, self.clock, max(1, self.n // 10), partial(self._limited, backend))
+                tenths.append(Tenth(measure.cpu_ms, _resident(), _open_descriptors()))
                 made = (tenth + 1) * max(1, self.n // 10)
                 print(
-                    f"  {made:>6}{1000 * statistics.median(measure.walls):>9.1f}{_resident():>9.1f}"
-                    f"{len(os.listdir('/proc/self/fd')):>7}"  # noqa: PTH208 - only counted
+                    f"  {made:>6}{1000 * statistics.median(measure.walls):>9.1f}{measure.cpu_ms:>9.1f}"
+                    f"{tenths[-1].resident:>9.1f}{tenths[-1].descriptors:>7}"
                 )
+            print(f"  {verdict(tenths)}")
+
+
+class Tenth(NamedTuple):
+    """A tenth of a run of many sandboxes."""
+
+    cpu_ms: float
+    resident: float
+    descriptors: int
+
+
+def verdict(tenths: Sequence[Tenth]) -> str:
+    """Whether the last tenth is like the second one, the first being spent on warming up."""
+    early, late = tenths[1], tenths[-1]
+    grown = [
+        text
+        for text, is_grown in (
+            (f"time grew {late.cpu_ms / early.cpu_ms:.2f} times", late.cpu_ms > CPU_GROWTH * early.cpu_ms),
+            (f"memory grew by {late.resident - early.resident:.1f} MB", late.resident > early.resident + RSS_GROWTH),
+            (f"descriptors grew by {late.descriptors - early.descriptors}", late.descriptors > early.descriptors),
+        )
+        if is_grown
+    ]
+    return f"NOT flat: {', '.join(grown)}" if grown else "flat"
+
+
+def _open_descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - only counted
 
 
 def _resident() -> float:
@@ -337,13 +370,14 @@ def main() -> None:
     options = parser.parse_args()
     if unknown := set(options.sections) - set(SECTIONS):
         parser.error(f"no such section: {', '.join(sorted(unknown))}")
-    clock = Clock()
+    widths = tuple(int(width) for width in options.widths.split(","))
+    backends = tuple(options.backends.split(","))
+    sections = options.sections or SECTIONS
+    clock = Clock(daemons="docker" in backends or "lifecycle" in sections)
     try:
         with tempfile.TemporaryDirectory() as folder:
-            widths = tuple(int(width) for width in options.widths.split(","))
-            backends = tuple(options.backends.split(","))
             bench = Bench(clock, options.n, widths, backends, options.rootfs, Path(folder))
-            asyncio.run(run(options.sections or SECTIONS, bench))
+            asyncio.run(run(sections, bench))
     finally:
         clock.close()
 

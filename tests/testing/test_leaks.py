@@ -92,6 +92,48 @@ def test_a_cgroup() -> None:
         group.rmdir()
 
 
+@pytest.fixture
+def child_with_mounts(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """A shell of ours in a mount namespace of its own, in which a mount of the host's is copied."""
+    if os.geteuid() != 0:
+        pytest.skip("nothing can be mounted here")
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "somebody", str(theirs)], check=True)
+    unshare = ["unshare", "--mount", "--propagation", "private", "sh"]
+    child = subprocess.Popen(unshare, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        _say(child, "echo ready")
+        yield child
+    finally:
+        child.communicate("exit\n")
+        subprocess.run(["umount", "-q", str(theirs)], check=False)
+
+
+def _say(child: subprocess.Popen[str], line: str) -> None:
+    assert child.stdin is not None
+    assert child.stdout is not None
+    child.stdin.write(f"{line}; echo done\n")
+    child.stdin.flush()
+    while child.stdout.readline() != "done\n":
+        pass
+
+
+def test_a_mount_in_a_namespace_of_ours(child_with_mounts: subprocess.Popen[str], tmp_path: Path) -> None:
+    before = look()
+    (tmp_path / "ours").mkdir()
+    _say(child_with_mounts, f"mount -t tmpfs ours {tmp_path}/ours")
+    assert found(before) == [f"mount: {tmp_path}/ours tmpfs"]
+
+
+def test_a_mount_of_others_that_goes_away_outside_is_not_left_by_us(
+    child_with_mounts: subprocess.Popen[str], tmp_path: Path
+) -> None:
+    before = look()
+    subprocess.run(["umount", str(tmp_path / "theirs")], check=True)
+    assert found(before) == []
+
+
 @pytest.mark.parametrize("kind", ["pipe", "file", "pair"])
 def test_a_descriptor(kind: str, tmp_path: Path) -> None:
     before = look()

@@ -133,6 +133,8 @@ class Capabilities:
     users: bool = True
     """Processes can run as any user. False where only one uid is mapped: then everything is root inside."""
     gpus: bool = False
+    changes: bool = False
+    """What differs from the image can be told from outside, and put back."""
 
 
 # -- what comes out ------------------------------------------------------------------------------------------
@@ -183,6 +185,23 @@ class FileData:
 
     content: bytes
     mode: int = 0o644
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One path that is not as the image has it. `mode` and the owner are those of now; of a deleted one, the image's.
+
+    `touched` is what was written or re-owned with the same content, as far as that was looked at. A folder that
+    merely holds changes is none itself. `link` is where a symbolic link points.
+    """
+
+    path: str
+    kind: Literal["added", "modified", "touched", "deleted"]
+    type: Literal["file", "folder", "link", "other"] = "file"
+    mode: int = 0o644
+    uid: int = 0
+    gid: int = 0
+    link: str = ""
 
 
 # -- the protocols -------------------------------------------------------------------------------------------
@@ -372,6 +391,23 @@ class Sandbox(Protocol):
         """
         ...
 
+    async def changes(self, *, unread: str = "", read: Sequence[str] = ()) -> Sequence[Change]:
+        """What differs from the image, by path; a fork is compared with the image of its original.
+
+        Told from outside: nothing inside runs, so nothing inside can hide a change. Content decides whether a file was
+        modified, except below `unread`, where one of the same size only counts as touched, unless it has or lies below
+        one of the names in `read`. Mounts are left out.
+        Raises SandboxUnsupported without the capability `changes`, SandboxError when there are too many to judge.
+        """
+        ...
+
+    async def restore(self, paths: Sequence[str]) -> None:
+        """Make `paths` what the image has there, folders with all that is in them; what it lacks is removed.
+
+        Nothing inside runs, and a link at a path is replaced, never followed. What is put back belongs to root.
+        """
+        ...
+
     async def kill_processes(self, *, keep: Sequence[int] = ()) -> None:
         """Kill every process inside except the first one and those in `keep` (pids as seen inside)."""
         ...
@@ -438,8 +474,13 @@ class Backend(Protocol):
         """Bytes held by this backend's images and caches, by a name that means something to a user."""
         ...
 
-    async def prune(self, *, older_than: float = 0.0, dry_run: bool = False) -> Sequence[str]:
-        """Remove images and caches that no sandbox uses and that were last used `older_than` seconds ago or earlier."""
+    async def prune(
+        self, *, older_than: float = 0.0, dry_run: bool = False, only: ImageSource | None = None
+    ) -> Sequence[str]:
+        """Remove images and caches that no sandbox uses and that were last used `older_than` seconds ago or earlier.
+
+        With `only`, none but that image, and only if it was built here and shares nothing that would go with it.
+        """
         ...
 
     async def close(self) -> None:

@@ -41,10 +41,12 @@ class Footprint:
     """What there is at one moment. Each entry is a text that says what it is, fit to be shown.
 
     `mounts` are by namespace: a namespace that is gone, or was not there before, is judged by its processes.
+    `common` are the mounts of our own namespace, whosever they are: others get copies of them.
     """
 
     processes: frozenset[str]
     mounts: Mapping[str, frozenset[str]]
+    common: frozenset[str]
     cgroups: frozenset[str]
     folders: frozenset[str]
     descriptors: tuple[str, ...]
@@ -58,6 +60,7 @@ def footprint(token: str, ids: Collection[str]) -> Footprint:
     return Footprint(
         processes=frozenset(_describe(pid) for pid in ours) - {""},
         mounts=_mounts(ours, ids),
+        common=frozenset(_place(line) for line in _mountinfo("self")),
         cgroups=frozenset(_named(Path("/sys/fs/cgroup"), ids, CGROUP_DEPTH)),
         folders=frozenset(name for folder, depth in run_folders().items() for name in _named(folder, ids, depth)),
         descriptors=descriptors,
@@ -71,7 +74,7 @@ def leaks(before: Footprint, after: Footprint, *, pooled: bool) -> list[str]:
         f"{kind}: {entry}"
         for kind, old, new in (
             ("process", before.processes, after.processes),
-            *(("mount", before.mounts.get(space, now), now) for space, now in after.mounts.items()),
+            *(("mount", before.mounts.get(space, now) | after.common, now) for space, now in after.mounts.items()),
             ("cgroup", before.cgroups, after.cgroups),
             ("folder", before.folders, after.folders),
         )
@@ -155,14 +158,13 @@ def _describe(pid: int) -> str:
 
 def _mounts(ours: Collection[int], ids: Collection[str]) -> dict[str, frozenset[str]]:
     """In our own namespace, which others use too, only what carries one of `ids`; in those of our processes, what is
-    mounted where, but for what came there from our own."""
+    mounted where. A copy that one of them has of somebody's mount stays there when that goes away: it is not new."""
     here = _namespace("self")
     found = {here: frozenset(line for line in _mountinfo("self") if any(name in line for name in ids))}
-    common = {_place(line) for line in _mountinfo("self")}
     for pid in sorted(ours):
         space = _namespace(str(pid))
         if space and space not in found:
-            found[space] = frozenset(_place(line) for line in _mountinfo(str(pid))) - common
+            found[space] = frozenset(_place(line) for line in _mountinfo(str(pid)))
     return found
 
 

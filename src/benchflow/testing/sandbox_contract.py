@@ -33,6 +33,7 @@ pytest.register_assert_rewrite("benchflow.testing.contract")
 
 from benchflow.sandbox.base import BuildContext, ImageRef  # noqa: E402
 from benchflow.testing.contract.builds import BuildContract  # noqa: E402
+from benchflow.testing.contract.changes import ChangeContract  # noqa: E402
 from benchflow.testing.contract.execs import ExecContract  # noqa: E402
 from benchflow.testing.contract.files import FileContract  # noqa: E402
 from benchflow.testing.contract.forks import ForkContract  # noqa: E402
@@ -63,6 +64,7 @@ class SandboxContract(
     LimitContract,
     IsolationContract,
     NetworkContract,
+    ChangeContract,
     ForkContract,
     LifecycleContract,
     HostileContract,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchflow.sandbox.base import Capabilities, ImageRef, Limits, Mount, Network, SandboxSpec
+from benchflow.sandbox.base import PIDS_LIMIT, Capabilities, ImageRef, Limits, Mount, Network, SandboxSpec
 from benchflow.sandbox.docker.container import create_body, new_id
 from benchflow.sandbox.docker.home import unsupported
 from benchflow.sandbox.docker.outcome import Look, exit_code
@@ -56,6 +56,15 @@ def test_a_container_without_network_has_none_at_all() -> None:
     public = create_body(SandboxSpec(ImageRef("i")), "i", "/", {}, {})
     assert "NetworkDisabled" not in public
     assert "NetworkMode" not in public["HostConfig"]
+
+
+def test_sandboxes_cannot_forge_packets_to_each_other_nor_gain_privileges() -> None:
+    host = create_body(SandboxSpec(ImageRef("i")), "i", "/", {}, {})["HostConfig"]
+    assert host["CapDrop"] == ["NET_RAW"]
+    assert host["SecurityOpt"] == ["no-new-privileges"]
+    assert host["PidsLimit"] == PIDS_LIMIT
+    assert not host.get("Privileged")
+    assert "CapAdd" not in host
 
 
 def test_limits_and_mounts_are_told() -> None:

@@ -1,17 +1,12 @@
-"""Shared work: done once, logged to all, given up only when nobody waits; one process at a time behind a lock."""
+"""Shared work: done once, logged to all, given up only when nobody waits."""
 
 from __future__ import annotations
 
 import asyncio
-import sys
-from typing import TYPE_CHECKING
 
 import pytest
 
-from benchflow.sandbox.docker.flight import Flights, Log, file_lock
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from benchflow.sandbox.docker.flight import Flights, Log
 
 
 async def test_work_is_done_once_and_everybody_hears_all_of_it() -> None:
@@ -68,31 +63,3 @@ async def test_it_is_given_up_when_the_last_one_leaves() -> None:
     with pytest.raises(asyncio.CancelledError):
         await tasks[1]
     assert ended.is_set()
-
-
-async def test_another_process_keeps_the_lock(tmp_path: Path) -> None:
-    path = tmp_path / "deep" / "lock"
-    holder = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-c",
-        "import fcntl, sys, pathlib; p = pathlib.Path(sys.argv[1]); p.parent.mkdir(); f = p.open('w');"
-        "fcntl.flock(f, fcntl.LOCK_EX); print('held', flush=True); sys.stdin.read()",
-        str(path),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-    )
-    assert holder.stdout is not None
-    assert holder.stdin is not None
-    await holder.stdout.readline()
-    waited = asyncio.Event()
-
-    async def take() -> None:
-        async with file_lock(path, waited.set):
-            pass
-
-    taking = asyncio.create_task(take())
-    await waited.wait()
-    assert not taking.done()
-    holder.stdin.close()
-    await taking
-    await holder.wait()

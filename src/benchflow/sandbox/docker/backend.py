@@ -75,10 +75,12 @@ class DockerBackend:
         async with engine.call("", "disk use"):
             return await (await self._home.images()).disk_use()
 
-    async def prune(self, *, older_than: float = 0.0, dry_run: bool = False) -> Sequence[str]:
+    async def prune(
+        self, *, older_than: float = 0.0, dry_run: bool = False, only: ImageSource | None = None
+    ) -> Sequence[str]:
         engine = await self._home.engine()
         async with engine.call("", "prune"):
-            return await (await self._home.images()).prune(older_than=older_than, dry_run=dry_run)
+            return await (await self._home.images()).prune(older_than=older_than, dry_run=dry_run, only=only)
 
     async def close(self) -> None:
         await asyncio.gather(*(sandbox.stop() for sandbox in tuple(self._home.live)))

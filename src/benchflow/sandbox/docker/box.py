@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import posixpath
+import tempfile
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from benchflow.errors import SandboxError, SandboxGone, SandboxUnsupported
 from benchflow.sandbox.archive import Item, listing
-from benchflow.sandbox.base import OUTPUT_LIMIT, STOP_TIMEOUT, Capabilities
+from benchflow.sandbox.base import OUTPUT_LIMIT, STOP_TIMEOUT, Capabilities, Change
 from benchflow.sandbox.docker import labels
 from benchflow.sandbox.docker.container import HOSTS, create_body, new_id, remove_container
 from benchflow.sandbox.docker.engine import BACKEND
@@ -23,15 +25,16 @@ from benchflow.sandbox.docker.image import Image
 from benchflow.sandbox.docker.inject import InjectedListener, bind_inside
 from benchflow.sandbox.docker.inside import Inside, ThroughKernel
 from benchflow.sandbox.docker.launch import find_init, helper, launch
+from benchflow.sandbox.docker.layers import Layers, layers_of
 from benchflow.sandbox.docker.output import run
 from benchflow.sandbox.docker.passwd import owner_ids
 from benchflow.sandbox.docker.place import Init, Place
 from benchflow.sandbox.docker.relay import RelayListener, program
 from benchflow.sandbox.docker.settle import finished, finished_or_undone
+from benchflow.sandbox.local.guest.difference import differences, stage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
     from types import TracebackType
 
     from benchflow.sandbox.base import ConnectionHandler, ExecResult, FileData, Network, SandboxSpec
@@ -55,6 +58,8 @@ class DockerSandbox:
         self._image: Image | None = snapshot
         self._place: Place | None = None
         self._near: Near | None = None
+        self._layers: Layers | None = None
+        self._image_layers: int | None = None
         self._begun = False
         self._stopping = False
         self._changing = asyncio.Lock()
@@ -110,7 +115,8 @@ class DockerSandbox:
         self._still_wanted()
         async with engine.slot(self.id, "start"):
             await created.start()
-            state = (await created.show())["State"]
+            shown = await created.show()
+            state = shown["State"]
         if not state["Running"]:
             raise SandboxError(
                 f"the container ended at once with exit code {state['ExitCode']}",
@@ -121,6 +127,8 @@ class DockerSandbox:
             )
         self._still_wanted()
         await self._settle_in(engine, created.id, int(state["Pid"]))
+        if self._near:
+            self._layers = await asyncio.to_thread(layers_of, shown, self._image_layers)
 
     async def _settle_in(self, engine: Engine, container: str, first: int) -> None:
         def enter() -> None:
@@ -284,6 +292,44 @@ class DockerSandbox:
         async with place.guard("read"):
             return await place.inside.read(self._absolute(path), limit)
 
+    # -- what differs from the image -----------------------------------------------------------------------
+
+    async def changes(self, *, unread: str = "", read: Sequence[str] = ()) -> Sequence[Change]:
+        place = self._running("changes")
+        near, layers = self._seen_from_outside("changes")
+
+        def look() -> list[Change]:
+            mounted = near.mount_points()
+            rows = differences(layers.changed, layers.base, unread.rstrip("/"), list(read))
+            return [Change(*row) for row in rows if row[0] not in mounted]  # type: ignore[arg-type]
+
+        async with place.guard("changes", timeout=None):
+            return await asyncio.to_thread(look)
+
+    async def restore(self, paths: Sequence[str]) -> None:
+        place = self._running("restore")
+        near, layers = self._seen_from_outside("restore")
+
+        def put_back() -> None:
+            with tempfile.TemporaryDirectory(prefix="benchflow-") as folder, near.files() as files:
+                stage(layers.base, list(paths), folder)
+                files.remove(paths)
+                files.put(listing(Path(folder)), "/", (0, 0))
+
+        async with place.guard("restore", timeout=None):
+            await finished(asyncio.to_thread(put_back))
+
+    def _seen_from_outside(self, phase: str) -> tuple[Near, Layers]:
+        if self._near is None or self._layers is None:
+            raise SandboxUnsupported(
+                "what differs from the image cannot be told with this engine",
+                backend=BACKEND,
+                sandbox=self.id,
+                phase=phase,
+                hint="run as root on the engine's machine, with the overlay2 storage driver",
+            )
+        return self._near, self._layers
+
     # -- forks and connections -----------------------------------------------------------------------------
 
     async def fork(self, *, name: str | None = None, network: Network | None = None) -> DockerSandbox:
@@ -294,6 +340,7 @@ class DockerSandbox:
         own = new_id(spec.name)
         snapshot = Image(images.fork_name(own), self.env, self._image.user, self.workdir)
         fork = DockerSandbox(self._home, spec, snapshot=snapshot, name=own)
+        fork._image_layers = self._layers.image_count if self._layers else None
         try:
             async with place.engine.slots, place.guard("fork"):
                 await finished(images.snapshot(place.container, own))

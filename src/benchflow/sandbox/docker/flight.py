@@ -1,4 +1,4 @@
-"""Work that many want at once and that is done once: in this process by sharing a task, between processes by a lock.
+"""Work that many tasks of this process want at once, and that is done once.
 
 Whoever joins late still gets the lines that were logged before. The work is given up only when nobody waits for it
 any more.
@@ -7,22 +7,16 @@ any more.
 from __future__ import annotations
 
 import asyncio
-import fcntl
 from collections import deque
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from benchflow.sandbox.docker.settle import finished
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
-    from pathlib import Path
+    from collections.abc import Awaitable, Callable
 
 LOG_LINES = 10_000
 """Lines of a build that are kept for those who join later."""
-
-LOCK_POLL = 0.1
-"""Seconds between two attempts to get a lock that another process holds; a file lock cannot be awaited."""
 
 type Log = Callable[[str], None]
 
@@ -74,25 +68,3 @@ class Flights:
             await work(flight.say)
         finally:
             del self._flights[key]
-
-
-@asynccontextmanager
-async def file_lock(path: Path, waiting: Callable[[], None]) -> AsyncIterator[None]:
-    """Hold a lock that only one process of this machine has; `waiting` is called when another one has it.
-
-    Raises OSError when the file cannot be made.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as file:
-        told = False
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if not told:
-                    waiting()
-                told = True
-                await asyncio.sleep(LOCK_POLL)
-            else:
-                break
-        yield

@@ -97,6 +97,7 @@ def capabilities(engine: Engine, *, near: bool) -> Capabilities:
         listen=near,
         network=frozenset({"public", "no-network"}),
         limits=frozenset(limits),
+        changes=near and info.get("Driver") in {"overlay", "overlay2"},
     )
 
 

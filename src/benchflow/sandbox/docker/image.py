@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING
 import aiodocker
 
 from benchflow.errors import SandboxBuildError, SandboxUnsupported
+from benchflow.locks import locked
 from benchflow.sandbox.base import BuildContext, ImageRef
 from benchflow.sandbox.docker import labels
 from benchflow.sandbox.docker.build import build, pull
 from benchflow.sandbox.docker.engine import BACKEND
-from benchflow.sandbox.docker.flight import Flights, file_lock
+from benchflow.sandbox.docker.flight import Flights
 from benchflow.sandbox.dockerignore import context_digest
 
 if TYPE_CHECKING:
@@ -64,8 +65,7 @@ class Images:
         """The image, built or pulled if it is not here. Raises SandboxBuildError and SandboxUnsupported."""
         if isinstance(source, BuildContext):
             context = source
-            digest = await asyncio.to_thread(context_digest, source.path, source.dockerfile)
-            name = f"{TASK_IMAGES}:{digest[:40]}"
+            name = await self._name(source)
             marks = {labels.IMAGE: "task", labels.CREATED: f"{time.time():.3f}"}
 
             async def make(say: Log) -> None:
@@ -89,10 +89,16 @@ class Images:
         self._note_use(name)
         return image
 
+    @staticmethod
+    async def _name(source: BuildContext) -> str:
+        """What an image is called that is built from this."""
+        digest = await asyncio.to_thread(context_digest, source.path, source.dockerfile)
+        return f"{TASK_IMAGES}:{digest[:40]}"
+
     async def _make_once(self, name: str, make: Callable[[Log], Awaitable[None]], say: Log) -> None:
         lock = self._folder / "locks" / _file_name(name)
         try:
-            async with file_lock(lock, lambda: say(f"another process is making {name}: waiting for it")):
+            async with locked(lock, on_wait=lambda: say(f"another process is making {name}: waiting for it")):
                 if await self._find(name) is None:
                     await make(say)
         except OSError as error:
@@ -146,8 +152,11 @@ class Images:
             for kind in ("task", "fork")
         }
 
-    async def prune(self, *, older_than: float, dry_run: bool) -> list[str]:
+    async def prune(self, *, older_than: float, dry_run: bool, only: ImageSource | None = None) -> list[str]:
         """Remove task images that no container uses and nobody used for that long; their names. Raises DockerError."""
+        if only is not None and not isinstance(only, BuildContext):
+            return []
+        wanted = await self._name(only) if only else None
         containers = await self._engine.docker.containers.list(all="true")
         used = {str(container["ImageID"]) for container in containers}
         removed = []
@@ -156,7 +165,7 @@ class Images:
             last = max((self._last_use(name, entry) for name in names), default=0.0)
             if entry["Id"] in used or time.time() - last < older_than:
                 continue
-            for name in names:
+            for name in (name for name in names if wanted in (None, _short(name))):
                 removed.append(name)
                 if not dry_run:
                     await self._remove(name)

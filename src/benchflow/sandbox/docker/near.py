@@ -132,6 +132,13 @@ class Near:
             finally:
                 os.close(root)
 
+    def mount_points(self) -> frozenset[str]:
+        """Where the engine mounted something into the container. Raises ProcessLookupError."""
+        with self._in_use():
+            descriptor = self._opened("mountinfo", os.O_RDONLY)
+            with os.fdopen(descriptor, encoding="utf-8", errors="replace") as file:
+                return frozenset(line.split(" ")[4] for line in file)
+
     def net_namespace(self) -> int:
         """A descriptor of the container's network, owned by the caller. Raises ProcessLookupError."""
         with self._in_use():

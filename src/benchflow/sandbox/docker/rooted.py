@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import shutil
 import stat
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
@@ -135,6 +136,22 @@ class Rooted:
                 found.add(os.fstat(pinned).st_dev)
         with _held(self._pin("/")) as pinned:
             return frozenset(found - {os.fstat(pinned).st_dev})
+
+    def remove(self, paths: Sequence[str]) -> None:
+        """Remove files, links and trees; absent ones are fine. Links are not followed. Raises ArchiveError, OSError."""
+        for path in paths:
+            head, _, name = path.rstrip("/").rpartition("/")
+            with (
+                suppress(FileNotFoundError, NotADirectoryError),
+                _held(openat2(self._root, head or "/", _FOLDER)) as at,
+            ):
+                if stat.S_ISDIR(os.stat(name, dir_fd=at, follow_symlinks=False).st_mode):
+                    try:
+                        shutil.rmtree(name, dir_fd=at)
+                    except RecursionError:
+                        raise ArchiveError(f"{path} holds folders too deep to remove") from None
+                else:
+                    os.unlink(name, dir_fd=at)
 
     # -- in ------------------------------------------------------------------------------------------------
 

@@ -96,7 +96,11 @@ class LocalBackend:
     async def disk_use(self) -> Mapping[str, int]:
         return {"local image layers": await (await images_of(self.engine)).disk_use()}
 
-    async def prune(self, *, older_than: float = 0.0, dry_run: bool = False) -> Sequence[str]:
+    async def prune(
+        self, *, older_than: float = 0.0, dry_run: bool = False, only: ImageSource | None = None
+    ) -> Sequence[str]:
+        if only is not None:
+            return []  # an image is layers here, which images share
         return await (await images_of(self.engine)).prune(older_than=older_than, dry_run=dry_run)
 
     async def close(self) -> None:

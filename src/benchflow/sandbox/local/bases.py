@@ -91,7 +91,8 @@ class Bases:
         """The host's own root. Raises SandboxUnavailable where it cannot be shown."""
         privileged = self.flavor == PRIVILEGED
         async with self._locks["/"]:
-            view = await asyncio.to_thread(host_view, privileged=privileged)
+            kept = self._names.with_name("survey")
+            view = await asyncio.to_thread(host_view, privileged=privileged, kept=kept)
         key = digest("host", self.flavor, view.key)
 
         async def make(folder: Path) -> Mapping[str, object]:

@@ -129,6 +129,10 @@ class Box:
     async def read(self, path: str, *, limit: int = OUTPUT_LIMIT) -> bytes:
         return await self._transfer.read(path, limit)
 
+    async def erase(self, paths: Sequence[str]) -> None:
+        """Remove files, links and trees, without starting a program of the box."""
+        await self.control.call("erase", {"paths": list(paths)})
+
     # -- the rest --------------------------------------------------------------------------------------------
 
     async def listen(self, handler: ConnectionHandler, *, port: int = 0) -> listener.LocalListener:

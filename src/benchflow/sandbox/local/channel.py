@@ -29,14 +29,15 @@ async def finish[T](work: Coroutine[Any, Any, T] | asyncio.Task[T]) -> T:
     return task.result()
 
 
-async def readable(sock: socket.socket) -> None:
+async def readable(descriptor: int) -> None:
+    """Wait until there is something to read. By number: to look up a socket, a loop describes it at length."""
     loop = asyncio.get_running_loop()
     ready = loop.create_future()
-    loop.add_reader(sock, _resolve, ready)
+    loop.add_reader(descriptor, _resolve, ready)
     try:
         await ready
     finally:
-        loop.remove_reader(sock)
+        loop.remove_reader(descriptor)
 
 
 def _resolve(future: asyncio.Future[None]) -> None:
@@ -112,7 +113,7 @@ class Channel:
             try:
                 return wire.receive(self._sock)
             except BlockingIOError:
-                await readable(self._sock)
+                await readable(self._sock.fileno())
 
     def shut(self) -> None:
         """Let the far end see the end, while what it still sends can be received."""
@@ -124,8 +125,9 @@ class Channel:
     async def _writable(self) -> None:
         loop = asyncio.get_running_loop()
         ready = loop.create_future()
-        loop.add_writer(self._sock, _resolve, ready)
+        descriptor = self._sock.fileno()
+        loop.add_writer(descriptor, _resolve, ready)
         try:
             await ready
         finally:
-            loop.remove_writer(self._sock)
+            loop.remove_writer(descriptor)

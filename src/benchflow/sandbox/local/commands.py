@@ -66,7 +66,7 @@ class Command:
         self._exited = asyncio.Event()
         self._over = asyncio.Event()
         self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(leash, self._read)
+        self._loop.add_reader(leash.fileno(), self._read)
         self.complaint = b""
         """Why it could not be started, where the box could not even begin to."""
 
@@ -136,7 +136,7 @@ class Command:
     def _end(self) -> None:
         if self._over.is_set():
             return
-        self._loop.remove_reader(self._leash)
+        self._loop.remove_reader(self._leash.fileno())
         self._leash.close()
         self._exited.set()
         self._over.set()

@@ -18,6 +18,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from benchflow.errors import SandboxError, SandboxUnavailable, SandboxUnsupported
+from benchflow.sandbox.base import Change
 from benchflow.sandbox.local import network
 from benchflow.sandbox.local.box import Box
 from benchflow.sandbox.local.cgroups import PREFIX
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from benchflow.sandbox.base import Network
-    from benchflow.sandbox.local.guest.messages import BoxRequest
+    from benchflow.sandbox.local.guest.messages import BoxRequest, ChangesRequest, StageRequest
 
 __all__ = ["Box", "BoxSpec", "Engine", "Storage"]
 
@@ -45,6 +46,10 @@ MAX_FROZEN = 64
 
 DEFAULT_TMPFS_MB = 4096
 """Size of a box's writable layer in memory when no limit says otherwise."""
+
+
+ENGINES_OWN = {"/proc", "/sys", "/dev", "/etc/hosts", "/etc/hostname", "/etc/resolv.conf"}
+"""What is mounted in every box, and may have been made in its layer to be mounted on."""
 
 
 class Engine:
@@ -110,6 +115,31 @@ class Engine:
             return False
         box.stack.freeze(fresh)
         return True
+
+    async def changes(self, box: Box, unread: str, read: Sequence[str]) -> list[Change]:
+        """See `Sandbox.changes`."""
+        request: ChangesRequest = {
+            "changed": box.stack.changed,
+            "base": _base(box),
+            "unread": unread.rstrip("/"),
+            "read": list(read),
+        }
+        answer, _ = await (await self._ready()).call("changes", {**request})
+        mounted = {mount.target.rstrip("/") for mount in box.spec.mounts} | ENGINES_OWN
+        return [Change(*row) for row in answer["rows"] if row[0] not in mounted]
+
+    async def restore(self, box: Box, paths: Sequence[str]) -> None:
+        """See `Sandbox.restore`."""
+        if not paths:
+            return
+        helper, home = await self._ready(), self.state.new_home()
+        request: StageRequest = {"base": _base(box), "paths": list(paths), "folder": str(home)}
+        try:
+            await helper.call("stage", {**request})
+            await box.erase(paths)
+            await box.put(home, "/")
+        finally:
+            await finish(self._remove(helper, [home]))
 
     async def unpack(self, archive: Path, folder: Path) -> None:
         """Extract a tar (plain or compressed) into a folder, which then is a layer: modes, links, devices as far as
@@ -262,6 +292,10 @@ class Engine:
     async def _remove(self, helper: Helper, paths: Sequence[Path]) -> None:
         if paths:
             await helper.call("clean", {"cgroups": [], "trees": [str(path) for path in paths]})
+
+
+def _base(box: Box) -> list[str]:
+    return [str(layer) for layer in box.stack.image]
 
 
 def _is_stray(group: str) -> bool:

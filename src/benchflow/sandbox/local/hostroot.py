@@ -18,11 +18,12 @@ import json
 import os
 import shutil
 import stat
-from dataclasses import asdict
+from dataclasses import astuple
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from benchflow.sandbox.base import Mount
+from benchflow.sandbox.local.hostcache import kept_survey
 from benchflow.sandbox.local.hostsurvey import mount_points, survey
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     from benchflow.sandbox.local.hostsurvey import Entry
 
-FORMAT = 2
+FORMAT = 3
 """Changes whenever the same survey would be laid out differently."""
 
 BUNDLE = Path("/etc/ssl/certs/ca-certificates.crt")
@@ -49,9 +50,10 @@ _VISIBLE = "R"
 class HostView:
     """What sandboxes see of the host's root now. Making one reads /etc and the names below /usr: use a thread."""
 
-    def __init__(self, root: Path = Path("/"), *, privileged: bool = True) -> None:
+    def __init__(self, root: Path = Path("/"), *, privileged: bool = True, kept: Path | None = None) -> None:
+        """`kept` is a folder for what the next process may use again."""
         self._root = root
-        self._entries = survey(root, mount_points=mount_points())
+        self._entries = kept_survey(root, kept) if kept else survey(root, mount_points=mount_points())
         self._style: Style = "mounted"
         if privileged:
             self._style = "masked" if _is_overlay(root) else "redirected"
@@ -68,7 +70,7 @@ class HostView:
         top = sorted(os.listdir(self._root)) if self._style == "masked" else []  # noqa: PTH208  names only
         # What a package manager installed stands for the content of /usr, which is not read.
         packages = [_stamp(self._root / name) for name in ("var/lib/dpkg/status", "var/lib/rpm", "var/lib/pacman")]
-        shown = [asdict(entry) for entry in self._entries]
+        shown = [astuple(entry) for entry in self._entries]
         parts = [FORMAT, str(self._root), self._style, top, packages, shown]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:20]
 
@@ -108,11 +110,14 @@ class HostView:
 _views: dict[bool, HostView] = {}
 
 
-def host_view(*, privileged: bool) -> HostView:
-    """What sandboxes see of this host's root now; surveyed again only when it has changed. Use a thread."""
+def host_view(*, privileged: bool, kept: Path) -> HostView:
+    """What sandboxes see of this host's root now; surveyed again only when it has changed. Use a thread.
+
+    `kept` is a folder for what the next process may use again.
+    """
     view = _views.get(privileged)
     if view is None or not view.current:
-        view = _views[privileged] = HostView(privileged=privileged)
+        view = _views[privileged] = HostView(privileged=privileged, kept=kept)
     return view
 
 

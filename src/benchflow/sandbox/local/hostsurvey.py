@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -76,13 +76,40 @@ class Entry:
     text: str = ""
 
 
-def survey(root: Path, *, mount_points: Collection[str]) -> list[Entry]:
+def stamp(info: os.stat_result) -> list[int]:
+    """What changes with whatever is done to a file or folder."""
+    times = (info.st_mtime_ns, info.st_ctime_ns)
+    return [info.st_mode, info.st_uid, info.st_gid, info.st_size, info.st_dev, info.st_ino, *times]
+
+
+@dataclass(slots=True)
+class Watched:
+    """What a survey rests on, with how each thing was before it was looked into; by its path."""
+
+    stamps: dict[str, list[int]] = field(default_factory=dict)
+    latest: float = 0.0
+    """When the youngest of them was changed."""
+
+    def add(self, path: str | Path, info: os.stat_result | None = None) -> None:
+        """What is absent is left out: not knowing of it shows nothing."""
+        try:
+            info = info or os.lstat(path)
+        except OSError:
+            return
+        self.stamps[str(path)] = stamp(info)
+        self.latest = max(self.latest, info.st_mtime, info.st_ctime)
+
+
+def survey(root: Path, *, mount_points: Collection[str], watched: Watched | None = None) -> list[Entry]:
     """Everything a sandbox on `root` sees of it. Raises SandboxUnavailable when it cannot be shown as it is."""
+    watched = Watched() if watched is None else watched
+    for name in ("", "etc", "etc/passwd", "etc/group"):
+        watched.add(root / name)
     entries = [Entry("folder", path, mode) for path, mode in EMPTY_FOLDERS.items()]
     entries += [Entry("link", path, text=target) for path, target in LINKS.items()]
     for name in (*SYSTEM_FOLDERS, *PACKAGE_FOLDERS):
-        entries += _system_folder(root, name, mount_points)
-    entries += _etc(root)
+        entries += _system_folder(root, name, mount_points, watched)
+    entries += _etc(root, watched)
     entries += _accounts(root)
     return entries
 
@@ -97,13 +124,14 @@ def _unescape(field: bytes) -> bytes:
     return re.sub(rb"\\([0-7]{3})", lambda found: bytes([int(found[1], 8)]), field)
 
 
-def _system_folder(root: Path, name: str, mounts: Collection[str]) -> Iterator[Entry]:
+def _system_folder(root: Path, name: str, mounts: Collection[str], watched: Watched) -> Iterator[Entry]:
     """A folder seen as it is, with what is private in it hidden."""
     path = root / name
     try:
         info = path.lstat()
     except OSError:
         return
+    watched.add(path, info)
     if stat.S_ISLNK(info.st_mode):
         yield Entry("link", name, text=os.readlink(path))  # noqa: PTH115  Path.readlink would normalise the text
     elif stat.S_ISDIR(info.st_mode) and _everyone_reads(info):
@@ -114,11 +142,11 @@ def _system_folder(root: Path, name: str, mounts: Collection[str]) -> Iterator[E
                 hint="set BENCHFLOW_LOCAL_BASE to an unpacked root file system or a tar of one",
             )
         yield Entry("through", name, stat.S_IMODE(info.st_mode), info.st_uid, info.st_gid)
-        for hidden in _private_below(path, info.st_dev, mounts):
+        for hidden in _private_below(path, info.st_dev, mounts, watched):
             yield Entry("hidden", str(hidden.relative_to(root)))
 
 
-def _private_below(folder: Path, device: int, mounts: Collection[str]) -> Iterator[Path]:
+def _private_below(folder: Path, device: int, mounts: Collection[str], watched: Watched) -> Iterator[Path]:
     pending = [str(folder)]
     while pending:
         current = pending.pop()
@@ -128,6 +156,8 @@ def _private_below(folder: Path, device: int, mounts: Collection[str]) -> Iterat
                     continue
                 info = item.stat(follow_symlinks=False)
                 is_folder = stat.S_ISDIR(info.st_mode)
+                if is_folder or "/usr/local/" in item.path:
+                    watched.add(item.path, info)
                 plain = is_folder or stat.S_ISREG(info.st_mode)
                 if not plain or not _everyone_reads(info) or info.st_dev != device or item.path in mounts:
                     yield Path(item.path)
@@ -155,12 +185,12 @@ def _holds_secret(path: Path) -> bool:
 # -- /etc ----------------------------------------------------------------------------------------------------
 
 
-def _etc(root: Path) -> Iterator[Entry]:
+def _etc(root: Path, watched: Watched) -> Iterator[Entry]:
     yield Entry("folder", "etc")
-    yield from _etc_folder(root, "etc", PRIVATE_AT_TOP_OF_ETC + PRIVATE_ANYWHERE_IN_ETC)
+    yield from _etc_folder(root, "etc", PRIVATE_AT_TOP_OF_ETC + PRIVATE_ANYWHERE_IN_ETC, watched)
 
 
-def _etc_folder(root: Path, folder: str, private: tuple[str, ...]) -> Iterator[Entry]:
+def _etc_folder(root: Path, folder: str, private: tuple[str, ...], watched: Watched) -> Iterator[Entry]:
     try:
         items = sorted(os.scandir(root / folder), key=lambda item: item.name)
     except OSError:
@@ -170,6 +200,7 @@ def _etc_folder(root: Path, folder: str, private: tuple[str, ...]) -> Iterator[E
             continue
         name = f"{folder}/{item.name}"
         info = item.stat(follow_symlinks=False)
+        watched.add(item.path, info)
         owned = (stat.S_IMODE(info.st_mode), info.st_uid, info.st_gid)
         if item.is_symlink():
             yield Entry("link", name, text=os.readlink(item.path))  # noqa: PTH115
@@ -177,7 +208,7 @@ def _etc_folder(root: Path, folder: str, private: tuple[str, ...]) -> Iterator[E
             continue
         elif item.is_dir(follow_symlinks=False):
             yield Entry("folder", name, *owned)
-            yield from _etc_folder(root, name, PRIVATE_ANYWHERE_IN_ETC)
+            yield from _etc_folder(root, name, PRIVATE_ANYWHERE_IN_ETC, watched)
         elif item.is_file(follow_symlinks=False) and not _holds_secret(Path(item.path)):
             yield Entry("copy", name, *owned, text=f"{info.st_size} {info.st_mtime_ns} {info.st_ino}")
 

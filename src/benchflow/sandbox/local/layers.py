@@ -12,21 +12,19 @@ modification time, when it was last used. Invariants:
 
 from __future__ import annotations
 
-import asyncio
-import fcntl
 import json
 import os
 import secrets
 import time
-from contextlib import AbstractContextManager, asynccontextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from benchflow.locks import briefly, hold, is_locked, locked
 from benchflow.sandbox.local.channel import finish
-from benchflow.sandbox.local.locks import briefly, exclusively, is_locked, open_lock
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
     from pathlib import Path
 
 type Maker = Callable[[Path], Awaitable[Mapping[str, object]]]
@@ -51,7 +49,6 @@ class LayerStore:
         self._remove = remove
         self._used: dict[str, Layer] = {}
         self._use_file: int | None = None
-        self._making: dict[str, tuple[asyncio.Lock, int]] = {}
 
     def find(self, key: str) -> Layer | None:
         """A layer that exists; from now on this process uses it."""
@@ -71,7 +68,7 @@ class LayerStore:
         `make` may keep other files beside the folder it fills, and removes them itself when it succeeds.
         """
         while not (found := self.find(key)):
-            async with self._alone(key), exclusively(self._root / "locks" / key, on_wait=on_wait):
+            async with locked(self._root / "locks" / key, on_wait=on_wait):
                 if not self.find(key):
                     await self._make(key, make)
         return found
@@ -112,21 +109,6 @@ class LayerStore:
 
     # -- making ----------------------------------------------------------------------------------------------
 
-    @asynccontextmanager
-    async def _alone(self, key: str) -> AsyncIterator[None]:
-        """One task of this process at a time."""
-        lock, waiting = self._making.get(key, (asyncio.Lock(), 0))
-        self._making[key] = (lock, waiting + 1)
-        try:
-            async with lock:
-                yield
-        finally:
-            _, waiting = self._making[key]
-            if waiting == 1:
-                del self._making[key]
-            else:
-                self._making[key] = (lock, waiting - 1)
-
     async def _make(self, key: str, make: Maker) -> None:
         for stale in self._leftovers(key):
             await self._remove(stale)
@@ -162,8 +144,7 @@ class LayerStore:
 
     def _list_use(self, key: str) -> None:
         if self._use_file is None:
-            self._use_file = open_lock(self._use_path)
-            fcntl.flock(self._use_file, fcntl.LOCK_EX)
+            self._use_file = hold(self._use_path)
             os.ftruncate(self._use_file, 0)
         os.write(self._use_file, f"{key}\n".encode())
 

@@ -43,6 +43,7 @@ class Means:
             network=frozenset({"public", "no-network"}),
             limits=frozenset(limits),
             users=self.identity.kind != "single",
+            changes=True,
         )
 
     @property

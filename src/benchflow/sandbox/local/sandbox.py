@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from benchflow.sandbox.base import (
         Capabilities,
+        Change,
         ConnectionHandler,
         ExecResult,
         FileData,
@@ -210,6 +211,12 @@ class LocalSandbox:
         spec = replace(self._spec, name=name or self._spec.name, network=network or self._spec.network)
         box = await self._engine.fork_box(now.box, name=spec.name, network=spec.network)
         return LocalSandbox(spec, self._engine, self._capabilities, forked=replace(now, box=box))
+
+    async def changes(self, *, unread: str = "", read: Sequence[str] = ()) -> Sequence[Change]:
+        return await self._engine.changes(self._now("changes").box, unread, read)
+
+    async def restore(self, paths: Sequence[str]) -> None:
+        await self._engine.restore(self._now("restore").box, paths)
 
     async def listen(self, handler: ConnectionHandler, *, port: int = 0) -> Listener:
         return await self._now("listen").box.listen(handler, port=port)

@@ -1,7 +1,7 @@
 """Files in and out of a box, from the host's side.
 
-The host opens one file, or has the helper detach one folder, and hands it over; a child of the box's first process
-does all the walking and copying, so that nothing in here blocks the loop or trusts a path.
+The host opens one file, or has the helper detach one folder, and hands it over; all paths of the box are walked inside
+it, and what is not small is copied there, so that nothing in here blocks the loop or trusts a path.
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ from typing import TYPE_CHECKING
 from benchflow.errors import SandboxError
 from benchflow.sandbox.base import FileData
 from benchflow.sandbox.local.guest import wire
+from benchflow.sandbox.local.guest.files import copy_data
+from benchflow.sandbox.local.guest.messages import HANDED_OVER
 from benchflow.sandbox.local.talk import Refused
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from benchflow.sandbox.local.guest.messages import PutRequest
     from benchflow.sandbox.local.helper import Helper
@@ -58,12 +60,19 @@ class Transfer:
 
     async def get(self, path: str, target: Path) -> None:
         """See `Sandbox.get`."""
-        async with self._control.talk("get", {"path": path}) as talk:
+        async with self._control.talk("get", {"path": path, "new": _is_new(target)}) as talk:
             try:
-                answer, _ = await talk.answer()
+                answer, descriptors = await talk.answer()
             except Refused as error:
                 raise _not_found(error, path) from error
-            if answer["kind"] == "tree":
+            if answer["kind"] == "open":
+                with _closing(descriptors[0]) as source:
+                    _make_folder(target.parent)
+                    with _new_file(target, answer["mode"]) as handle:
+                        copy_data(source, handle, at_most=HANDED_OVER)
+            elif answer["kind"] == "few":
+                _copy_few(answer["files"], descriptors, target)
+            elif answer["kind"] == "tree":
                 _make_folder(target)
                 with _closing(await self._tree(target, writable=True)) as handle:
                     await talk.say({}, [handle])
@@ -92,6 +101,31 @@ class Transfer:
 
 def _make_folder(path: Path) -> None:
     path.mkdir(parents=True, exist_ok=True)
+
+
+def _is_new(target: Path) -> bool:
+    """Whether nothing is in the way of a folder there."""
+    try:
+        with os.scandir(target) as entries:
+            return next(entries, None) is None
+    except FileNotFoundError:
+        return not target.is_symlink()
+    except OSError:
+        return False
+
+
+def _copy_few(rows: Sequence[tuple[str, int, int]], sources: Sequence[int], target: Path) -> None:
+    """A new folder with these files. The names come from the box: none of them may lead anywhere else."""
+    try:
+        _make_folder(target)
+        for (name, mode, modified), source in zip(rows, sources, strict=True):
+            if name in {"", ".", ".."} or "/" in name or "\0" in name:
+                raise SandboxError(f"{name!r} is no name of a file", backend="local", phase="get")
+            with _new_file(target / name, mode) as handle:
+                copy_data(source, handle, at_most=HANDED_OVER)
+                os.utime(handle, ns=(modified, modified))
+    finally:
+        wire.close_all(sources)
 
 
 def _not_found(error: Refused, path: str) -> Exception:

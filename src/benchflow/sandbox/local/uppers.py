@@ -69,6 +69,11 @@ class Stack:
             "copy": str(copy.upper) if copy else "",
         }
 
+    @property
+    def changed(self) -> list[str]:
+        """What the box wrote over its image, top first."""
+        return [str(layer.upper) for layer in (self.current, *self.frozen)]
+
     def freeze(self, fresh: Upper) -> None:
         """The box writes `fresh` from now on, over all it had."""
         self.frozen.insert(0, self.current)

@@ -45,15 +45,21 @@ def remove(path: str) -> None:
     event to wait for, so this asks again until `REMOVE_TIMEOUT`."""
     deadline = time.monotonic() + REMOVE_TIMEOUT
     pause = 0.0005
-    while True:
-        try:
-            os.rmdir(path)
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            if error.errno != errno.EBUSY or time.monotonic() > deadline:
-                raise
-            time.sleep(pause)
-            pause = min(pause * 2, 0.05)
-        else:
-            return
+    while not remove_now(path):
+        if time.monotonic() > deadline:
+            raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), path)
+        time.sleep(pause)
+        pause = min(pause * 2, 0.05)
+
+
+def remove_now(path: str) -> bool:
+    """Remove a group, unless the kernel takes it for busy; whether it is gone."""
+    try:
+        os.rmdir(path)
+    except FileNotFoundError:
+        return True
+    except OSError as error:
+        if error.errno != errno.EBUSY:
+            raise
+        return False
+    return True

@@ -7,17 +7,20 @@ then either ends what is left or leaves it to the first process of the box, as i
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import select
 import signal
 import stat
-from typing import TYPE_CHECKING, NoReturn
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from . import kernel, processes, programs, users, wire
 
 if TYPE_CHECKING:
     import socket
+    from collections.abc import Iterator
 
     from .messages import ExecRequest
 
@@ -26,7 +29,7 @@ KEEPER = "keeper"
 """A keeper is named so in process lists, with the pid of its command behind it."""
 
 OPEN_FILES = 65536
-OOM_SCORE = "500"
+OOM_SCORE = b"500"
 """Raises the odds that the kernel, short of memory, ends a command before the processes that hold the box."""
 
 
@@ -34,10 +37,13 @@ def keep(request: ExecRequest, leash: socket.socket, stdio: list[int], *, any_us
     """Run the command to its end, or to the end of the leash; see ExecRequest. Called in a process of its own."""
     wake = watch_children()
     kernel.adopt_orphans()
-    leader = os.fork()
-    if leader == 0:
-        leash.close()
-        _start(request, stdio, any_user=any_user)
+    try:
+        leader = _start(request, stdio, any_user=any_user)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the command reports it as a shell would
+        _complain(error, request, stdio[2])
+        wire.close_all(stdio)
+        wire.send(leash, {"exit": _failure(error, request)})
+        return
     wire.close_all(stdio)
     kernel.name_process(f"{KEEPER} {leader}")
     killed, code = _await_leader(leader, leash, wake)
@@ -122,8 +128,50 @@ def _drain(pipes: set[int], wake: int) -> None:
                 pipes.discard(pipe)
 
 
-def _start(request: ExecRequest, stdio: list[int], *, any_user: bool) -> NoReturn:
-    """Become the command. Any failure is a line on its stderr and the exit code a shell would give."""
+def _start(request: ExecRequest, stdio: list[int], *, any_user: bool) -> int:
+    """Start the command and return its pid. Raises OSError, UnknownUser, ValueError for an argument that cannot be."""
+    account = users.lookup(request["user"], any_user=any_user)
+    env = {"PATH": programs.PATH, "HOME": account.home, **request["env"]}
+    _own_pipes(account, stdio)
+    _lower_limits()
+    if any_user:
+        os.setgroups(account.groups)
+    with _first_to_go():
+        if account.uid or account.gid:
+            return _fork(request, env, stdio, account)
+        return _spawn(request, env, stdio)
+
+
+def _spawn(request: ExecRequest, env: dict[str, str], stdio: list[int]) -> int:
+    """Start it as who we are: that spares the kernel a copy of this process."""
+    argv = request["argv"]
+    os.chdir(request["cwd"])
+    try:
+        for program in _candidates(argv[0], env["PATH"]):
+            try:
+                return kernel.spawn(program, argv, env, stdio)
+            except PermissionError as error:
+                refused = error
+        raise refused
+    finally:
+        os.chdir("/")
+
+
+def _candidates(program: str, path: str) -> list[str]:
+    """Where a program may be. Raises FileNotFoundError when it is nowhere."""
+    if "/" in program:
+        return [program]
+    places = [f"{folder or '.'}/{program}" for folder in path.split(":")]
+    found = [place for place in places if os.path.exists(place)]
+    if not found:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), program)
+    return found
+
+
+def _fork(request: ExecRequest, env: dict[str, str], stdio: list[int], account: users.Account) -> int:
+    """Start it as somebody else. What goes wrong there is said on its stderr and by its exit code."""
+    if pid := os.fork():
+        return pid
     code = NOT_STARTED
     try:
         signal.set_wakeup_fd(-1)
@@ -133,40 +181,38 @@ def _start(request: ExecRequest, stdio: list[int], *, any_user: bool) -> NoRetur
         for place, descriptor in enumerate(stdio):
             os.dup2(descriptor, place)
         os.closerange(3, 1 << 20)
-        account = users.lookup(request["user"], any_user=any_user)
-        _own_pipes(account)
-        _lower_limits()
-        if any_user:
-            _become(account)
-        os.umask(0o022)
+        os.setresgid(account.gid, account.gid, account.gid)
+        os.setresuid(account.uid, account.uid, account.uid)
         os.chdir(request["cwd"])
-        env = {"PATH": programs.PATH, "HOME": account.home, **request["env"]}
-        code = NOT_FOUND
         os.execvpe(request["argv"][0], request["argv"], env)  # noqa: S606 - running a program is what this is for
     except BaseException as error:  # noqa: BLE001 - a forked child must not return into its parent's code
-        if not isinstance(error, FileNotFoundError):
-            code = NOT_STARTED
-        _complain(error, request)
+        code = _failure(error, request)
+        _complain(error, request, 2)
     finally:
         os._exit(code)
 
 
-def _complain(error: BaseException, request: ExecRequest) -> None:
+def _failure(error: BaseException, request: ExecRequest) -> int:
+    missing = isinstance(error, FileNotFoundError) and error.filename != request["cwd"]
+    return NOT_FOUND if missing else NOT_STARTED
+
+
+def _complain(error: BaseException, request: ExecRequest, stderr: int) -> None:
     what = f"cannot run {request['argv'][0]!r}" if request["argv"] else "empty command"
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     name = f": {error.filename!r}" if isinstance(error, OSError) and error.filename else ""
     try:
-        os.write(2, f"{what}: {reason}{name}\n".encode(errors="replace"))
+        os.write(stderr, f"{what}: {reason}{name}\n".encode(errors="replace"))
     except OSError:
         return
 
 
-def _own_pipes(account: users.Account) -> None:
+def _own_pipes(account: users.Account, stdio: list[int]) -> None:
     """Let the command open /dev/stdout and its like again, whoever it runs as."""
-    for number in range(3):
-        if stat.S_ISFIFO(os.fstat(number).st_mode):
+    for pipe in stdio:
+        if stat.S_ISFIFO(os.fstat(pipe).st_mode):
             try:
-                os.fchown(number, account.uid, account.gid)
+                os.fchown(pipe, account.uid, account.gid)
             except OSError:
                 return
 
@@ -176,11 +222,16 @@ def _lower_limits() -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     allowed = OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES)
     resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, allowed))
-    with open("/proc/self/oom_score_adj", "w") as file:
-        file.write(OOM_SCORE)
 
 
-def _become(account: users.Account) -> None:
-    os.setgroups(account.groups)
-    os.setresgid(account.gid, account.gid, account.gid)
-    os.setresuid(account.uid, account.uid, account.uid)
+@contextmanager
+def _first_to_go() -> Iterator[None]:
+    """What is started within goes before this process does, when the kernel is short of memory."""
+    handle = os.open("/proc/self/oom_score_adj", os.O_RDWR | os.O_CLOEXEC)
+    try:
+        before = os.read(handle, 16)
+        os.write(handle, OOM_SCORE)
+        yield
+        os.write(handle, before)
+    finally:
+        os.close(handle)

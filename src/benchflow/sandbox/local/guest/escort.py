@@ -29,4 +29,4 @@ def connect(request: NetworkRequest, reply: socket.socket, descriptors: list[int
             break
         command.clear(wake)
         processes.reap()
-    processes.end_tree()
+    processes.end_children()

@@ -20,23 +20,26 @@ CREATE_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXE
 _CHUNK = 1 << 30
 
 
-def copy_data(source: int, target: int) -> None:
+def copy_data(source: int, target: int, *, at_most: int = 1 << 62) -> None:
     """Copy a regular file's content, keeping its holes, and never more than it had when this began."""
     info = os.fstat(source)
+    whole = min(info.st_size, at_most)
     if info.st_blocks * 512 >= info.st_size:
-        copy_range(source, target, 0, 0, info.st_size)
+        copy_range(source, target, 0, 0, whole)
         return
     offset = 0
-    while offset < info.st_size:
+    while offset < whole:
         try:
             start = os.lseek(source, offset, os.SEEK_DATA)
         except OSError as error:
             if error.errno == errno.ENXIO:
                 break
             raise
-        offset = min(os.lseek(source, start, os.SEEK_HOLE), info.st_size)
+        if start >= whole:
+            break
+        offset = min(os.lseek(source, start, os.SEEK_HOLE), whole)
         copy_range(source, target, start, start, offset - start)
-    os.ftruncate(target, info.st_size)
+    os.ftruncate(target, whole)
 
 
 def copy_range(source: int, target: int, offset: int, position: int, size: int) -> int:
@@ -64,6 +67,31 @@ def open_regular(path: str, *, directory: int | None = None) -> int:
         os.close(handle)
         raise OSError(errno.EINVAL, "not a regular file", path)
     return handle
+
+
+def open_own(path: str) -> int | None:
+    """Open a regular file that lies on the file system of the root itself, and not on any other, such as /proc.
+
+    None for everything else, and for what cannot be opened. Raises FileNotFoundError when nothing is there.
+    """
+    try:
+        folder = os.open(os.path.dirname(path), os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            return open_regular(os.path.basename(path), directory=folder) if is_own(folder) else None
+        finally:
+            os.close(folder)
+    except FileNotFoundError:
+        raise
+    except OSError:
+        return None
+
+
+def is_own(folder: int) -> bool:
+    """Whether a folder lies on the file system of the root: its device is the root's, whichever layer it comes from.
+
+    A file's need not be.
+    """
+    return os.fstat(folder).st_dev == os.stat("/").st_dev
 
 
 def read_bounded(path: str, limit: int) -> bytes:

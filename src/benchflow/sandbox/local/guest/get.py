@@ -29,6 +29,28 @@ def stays_inside(link: str, depth: int) -> bool:
     return rise <= depth and ".." not in parts[rise:]
 
 
+def few(folder: int, most: int, size: int, opened: list[int]) -> list[tuple[str, int, int]] | None:
+    """Name, mode and time of all files of a folder, each of them open in `opened`; owned by the caller.
+
+    None when the folder has more than `most` entries or `size` bytes, or anything but regular files of one name.
+    """
+    rows: list[tuple[str, int, int]] = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if len(rows) == most or not entry.is_file(follow_symlinks=False):
+                return None
+            try:
+                opened.append(open_regular(entry.name, directory=folder))
+            except OSError:
+                return None
+            info = os.fstat(opened[-1])
+            size -= info.st_size
+            if size < 0 or info.st_nlink > 1:
+                return None
+            rows.append((entry.name, info.st_mode & 0o1777 | 0o400, info.st_mtime_ns))
+    return rows
+
+
 class Exporter:
     """Rebuilds one tree of a box in a folder of the host."""
 

@@ -81,7 +81,7 @@ class Init:
                         self._keepers.add(
                             self._fork(lambda: command.keep(run, reply, descriptors, any_user=self._any_user), reply)
                         )
-                    case _:
+                    case _ if not work.do_small(request, reply, descriptors, any_user=self._any_user):
                         self._fork(lambda: work.do(request, reply, descriptors, any_user=self._any_user), reply)
         finally:
             wire.close_all(descriptors)

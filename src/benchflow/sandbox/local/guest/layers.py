@@ -42,10 +42,12 @@ def stack(request: StackRequest, *, user_namespace: bool) -> int:
 
 def _resemble(folder: str, model: str) -> None:
     """Give the top folder the looks of the one below: it is seen as `/`, and a fork must leave no trace there."""
-    info = os.stat(model)
-    with suppress(OSError):  # an owner that is not mapped here
-        os.chown(folder, info.st_uid, info.st_gid)
-    os.chmod(folder, info.st_mode & 0o7777)
+    info, now = os.stat(model), os.stat(folder)
+    if (info.st_uid, info.st_gid) != (now.st_uid, now.st_gid):
+        with suppress(OSError):  # an owner that is not mapped here
+            os.chown(folder, info.st_uid, info.st_gid)
+    if info.st_mode != now.st_mode:
+        os.chmod(folder, info.st_mode & 0o7777)
     os.utime(folder, ns=(info.st_atime_ns, info.st_mtime_ns))
 
 

@@ -9,6 +9,12 @@ from __future__ import annotations
 
 from typing import TypedDict
 
+HANDED_OVER = 4 << 20
+"""Files of up to so many bytes are handed to the host as they are, to be read there."""
+
+FEW = 16
+"""So many files of a folder are handed over together."""
+
 
 class HelloRequest(TypedDict):
     """The first message to the zygote. Descriptor: the compiled seccomp filter.
@@ -132,17 +138,44 @@ class PutRequest(TypedDict):
 
 
 class GetRequest(TypedDict):
-    """`get`, to a first process: copy out. It first replies `{"kind": "file" | "tree", "mode"}`; the host answers
-    with a descriptor of a file to fill or of a detached, writable tree."""
+    """`get`, to a first process: copy out. The reply `{"kind": "open", "mode"}` brings the file itself, for the host
+    to copy up to `HANDED_OVER` bytes of it; `{"kind": "few", "files"}` brings all files of a folder, with the name, mode
+    and time of each. Else it first replies `{"kind": "file" | "tree", "mode"}`; the host answers with a descriptor of a
+    file to fill or of a detached, writable tree."""
 
     path: str
+    new: bool
+    """Whether there is nothing yet where the copy goes."""
 
 
 class ReadRequest(TypedDict):
-    """`read`, to a first process. Reply: a memory file with the content."""
+    """`read`, to a first process. Reply: a file with the content, which may have grown since then."""
 
     path: str
     limit: int
+
+
+class ChangesRequest(TypedDict):
+    """`changes`, to the zygote: what layers make different from those below; see `difference`. Reply: `rows`."""
+
+    changed: list[str]
+    base: list[str]
+    unread: str
+    read: list[str]
+
+
+class StageRequest(TypedDict):
+    """`stage`, to the zygote: copy what layers have at `paths` below a folder, which is made."""
+
+    base: list[str]
+    paths: list[str]
+    folder: str
+
+
+class EraseRequest(TypedDict):
+    """`erase`, to a first process: remove files, links and trees. Absent ones are fine."""
+
+    paths: list[str]
 
 
 class UnpackRequest(TypedDict):

@@ -104,6 +104,28 @@ def end_tree() -> None:
     _end(lambda: descendants(me))
 
 
+def end_children() -> None:
+    """Called by a process that adopts orphans: kill its children and whatever they leave, and reap them all.
+
+    Unlike `end_tree` it costs the same on a machine with many processes; what it ends must not fork without end.
+    """
+    while True:
+        signal_each(_children(), signal.SIGKILL)
+        try:
+            os.waitpid(-1, 0)
+        except ChildProcessError:
+            return
+
+
+def _children() -> set[int]:
+    me = os.getpid()
+    try:
+        with open(f"/proc/self/task/{me}/children") as file:
+            return {int(word) for word in file.read().split()}
+    except OSError:  # a kernel without this file
+        return descendants(me)
+
+
 def _end(find: Callable[[], set[int]]) -> None:
     while True:
         stopped: set[int] = set()

@@ -11,6 +11,9 @@ from .files import CREATE_FILE, OPEN_FOLDER, check_depth, copy_data, copy_range,
 
 NEW_FOLDER_MODE = 0o755
 
+BUFFERED = 1 << 20
+"""Contents of up to so many bytes are read at once: a small write costs much less than a copy from file to file."""
+
 
 class Owner(NamedTuple):
     uid: int
@@ -40,6 +43,8 @@ def put_file(source: int, target: str, mode: int, owner: Owner) -> None:
 def put_data(source: int, target: str, files: list[tuple[str, int, int]], owner: Owner) -> None:
     """Write files whose contents lie in a row in `source`: path below `target`, mode, size."""
     made = {target: make_folders(target, owner)}
+    whole = sum(size for _, _, size in files)
+    contents = os.pread(source, whole, 0) if whole <= BUFFERED else b""
     offset = 0
     for path, mode, size in files:
         place = os.path.join(target, path)
@@ -48,7 +53,11 @@ def put_data(source: int, target: str, files: list[tuple[str, int, int]], owner:
             made[folder] = make_folders(folder, owner)
         handle = _create(f"{made[folder]}/{os.path.basename(place)}", mode)
         try:
-            if copy_range(source, handle, offset, 0, size) != size:
+            if contents:
+                written = os.write(handle, contents[offset : offset + size])
+            else:
+                written = copy_range(source, handle, offset, 0, size)
+            if written != size:
                 raise OSError(errno.EIO, "content ended early", path)
             _finish(handle, mode, owner)
         finally:
@@ -64,9 +73,8 @@ def make_folders(path: str, owner: Owner) -> str:
         missing.append(path)
         path = os.path.dirname(path)
     for folder in reversed(missing):
-        os.mkdir(folder)
-        os.chmod(folder, NEW_FOLDER_MODE)
-        os.chown(folder, owner.uid, owner.gid)
+        os.mkdir(folder, NEW_FOLDER_MODE)
+        _finish(folder, NEW_FOLDER_MODE, owner)
     return top
 
 
@@ -143,11 +151,11 @@ def _remove(path: str) -> None:
         return
 
 
-def _finish(handle: int, mode: int, owner: Owner) -> None:
-    """Set what a new file does not have already: looking is much cheaper than writing it down once more."""
-    info = os.fstat(handle)
+def _finish(made: int | str, mode: int, owner: Owner) -> None:
+    """Set what a new file or folder does not have already: looking is much cheaper than writing it down once more."""
+    info = os.stat(made)
     if (info.st_uid, info.st_gid) != owner:
-        os.fchown(handle, owner.uid, owner.gid)
-        info = os.fstat(handle)
+        os.chown(made, owner.uid, owner.gid)
+        info = os.stat(made)
     if info.st_mode & 0o7777 != mode & 0o7777:
-        os.fchmod(handle, stat.S_IMODE(mode))
+        os.chmod(made, stat.S_IMODE(mode))

@@ -63,9 +63,8 @@ class Root:
         sys = self._sys()
         dev, parts = self._dev()
         kernel.change_root(self._overlay)
-        _hang(proc, "/proc")
-        _hang(sys, "/sys")
-        _hang(dev, "/dev")
+        for handle, path in ((proc, "/proc"), (sys, "/sys"), (dev, "/dev")):
+            _hang(handle, path, directory=True)
         for name, handle in parts.items():
             kernel.place(handle, f"/dev/{name}")
         if self._request["own_network"]:
@@ -75,7 +74,7 @@ class Root:
         for path in MASKED:
             _mask(path)
         for mount, handle in zip(self._request["mounts"], self._mounts, strict=True):
-            _hang(handle, mount["target"])
+            _hang(handle, mount["target"], directory=stat.S_ISDIR(os.fstat(handle).st_mode))
         _lay_files(self._request["files"])
         for path in self._request["folders"]:
             os.makedirs(path, exist_ok=True)
@@ -112,9 +111,10 @@ def _lay_files(files: dict[str, str]) -> None:
     kernel.place(kernel.new_mount("tmpfs", {"mode": "0755", "size": str(DEV_BYTES)}, _INERT), _BOX_FILES)
     for number, (path, content) in enumerate(files.items()):
         source = f"{_BOX_FILES}/{number}"
-        with open(source, "w") as file:
-            file.write(content)
-        _hang(kernel.clone_tree(source, recursive=False), path)
+        handle = os.open(source, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o644)
+        os.write(handle, content.encode())
+        os.close(handle)
+        _hang(kernel.clone_tree(source, recursive=False), path, directory=False)
     kernel.unmount(_BOX_FILES)
     os.rmdir(_BOX_FILES)
 
@@ -142,24 +142,24 @@ def hanging_in_root(mountinfo: bytes) -> list[str]:
     """The mount points directly in the root mount, relative to it, by the text of a mountinfo file."""
     rows = [line.split(b" ") for line in mountinfo.splitlines()]
     top = [row[0] for row in rows if row[4] == b"/"][-1]
-    points = [_unescape(row[4]) for row in rows if row[1] == top and row[4] != b"/"]
+    points = [unescape(row[4]) for row in rows if row[1] == top and row[4] != b"/"]
     return [os.fsdecode(point.lstrip(b"/")) for point in points]
 
 
-def _unescape(field: bytes) -> bytes:
+def unescape(field: bytes) -> bytes:
     """Spaces, tabs, line ends and backslashes stand there as three octal digits."""
     head, *rest = field.split(b"\\")
     return head + b"".join(bytes([int(part[:3], 8)]) + part[3:] for part in rest)
 
 
-def _hang(handle: int, path: str) -> None:
-    _ensure_target(path, directory=stat.S_ISDIR(os.fstat(handle).st_mode))
+def _hang(handle: int, path: str, *, directory: bool) -> None:
+    _ensure_target(path, directory=directory)
     kernel.place(handle, path)
 
 
 def _ensure_target(path: str, *, directory: bool) -> None:
     """Something to mount on, made in the box's own layer where the image has nothing there."""
-    if os.path.lexists(path) and os.path.exists(path):
+    if os.path.exists(path):
         return
     if os.path.islink(path):
         os.unlink(path)
@@ -176,9 +176,13 @@ def _make_read_only(path: str) -> None:
 
 
 def _mask(path: str) -> None:
-    if os.path.isdir(path):
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        return
+    if stat.S_ISDIR(mode):
         kernel.place(kernel.new_mount("tmpfs", {"size": "4k", "mode": "0555"}, _INERT | kernel.ATTR_RDONLY), path)
-    elif os.path.exists(path):
+    else:
         kernel.place(kernel.clone_tree("/dev/null", recursive=False), path)
 
 

@@ -10,43 +10,57 @@ from .files import OPEN_FOLDER
 QUICK_ENTRIES = 300
 """Up to so many entries are removed here: starting a program costs about as much."""
 
+QUICK_BYTES = 64 << 20
+"""Up to so many bytes are removed here: forgetting what lies in memory of a file takes the kernel a while."""
 
-class _TooMany(Exception):
-    """More than `QUICK_ENTRIES`."""
+
+class _TooMuch(Exception):
+    """More than `QUICK_ENTRIES` or `QUICK_BYTES`."""
 
 
 def remove(path: str) -> None:
     """Remove a tree; an absent one is fine. Raises OSError."""
+    if not remove_quickly(path):
+        programs.run(["rm", "-rf", "--", path])
+
+
+def remove_quickly(path: str) -> bool:
+    """Remove a tree if that takes no noticeable time; whether nothing is left of it."""
     try:
         handle = os.open(path, OPEN_FOLDER)
     except FileNotFoundError:
-        return
+        return True
     except OSError:
-        programs.run(["rm", "-rf", "--", path])
-        return
+        return False
     try:
-        _empty(handle, 0)
+        _Remover().empty(handle)
         os.rmdir(path)
-    except (_TooMany, OSError):
-        programs.run(["rm", "-rf", "--", path])
+    except (_TooMuch, OSError):
+        return False
     finally:
         os.close(handle)
+    return True
 
 
-def _empty(folder: int, removed: int) -> int:
-    """Remove what is in a folder; how many entries have been removed by now."""
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            removed += 1
-            if removed > QUICK_ENTRIES:
-                raise _TooMany
-            if entry.is_dir(follow_symlinks=False):
-                inner = os.open(entry.name, OPEN_FOLDER, dir_fd=folder)
-                try:
-                    removed = _empty(inner, removed)
-                finally:
-                    os.close(inner)
-                os.rmdir(entry.name, dir_fd=folder)
-            else:
-                os.unlink(entry.name, dir_fd=folder)
-    return removed
+class _Remover:
+    def __init__(self) -> None:
+        self._entries = QUICK_ENTRIES
+        self._bytes = QUICK_BYTES
+
+    def empty(self, folder: int) -> None:
+        """Remove what is in a folder. Raises OSError, and _TooMuch once it is."""
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                self._entries -= 1
+                self._bytes -= entry.stat(follow_symlinks=False).st_blocks * 512
+                if self._entries < 0 or self._bytes < 0:
+                    raise _TooMuch
+                if entry.is_dir(follow_symlinks=False):
+                    inner = os.open(entry.name, OPEN_FOLDER, dir_fd=folder)
+                    try:
+                        self.empty(inner)
+                    finally:
+                        os.close(inner)
+                    os.rmdir(entry.name, dir_fd=folder)
+                else:
+                    os.unlink(entry.name, dir_fd=folder)

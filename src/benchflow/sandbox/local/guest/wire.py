@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+from array import array
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 INLINE_LIMIT = 32 * 1024
 MAX_DESCRIPTORS = 128
+_ROOM = socket.CMSG_LEN(MAX_DESCRIPTORS * array("i").itemsize)
 
 type Message = dict[str, Any]
 """Any: a message is checked by whoever handles its operation, against the TypedDict of that operation."""
@@ -45,9 +47,13 @@ def receive(sock: socket.socket) -> tuple[Message | None, list[int]]:
     non-blocking socket with nothing to read.
     """
     try:
-        data, descriptors, _, _ = socket.recv_fds(sock, INLINE_LIMIT, MAX_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC)
+        # `socket.recv_fds` would drop the flag, and the descriptors would pass to every program started from here.
+        data, beside, _, _ = sock.recvmsg(INLINE_LIMIT, _ROOM, socket.MSG_CMSG_CLOEXEC)
     except ConnectionResetError:
         return None, []
+    descriptors = array("i")
+    for _, _, raw in beside:
+        descriptors.frombytes(raw[: len(raw) - len(raw) % descriptors.itemsize])
     if not data:
         return None, []
     if data == b"m":

@@ -1,4 +1,9 @@
-"""The requests that a child of the first process answers: all that touches the files of a box."""
+"""The requests that touch the files of a box.
+
+A child of the first process answers them, which can be killed, and which a hostile box can at worst keep busy. Only
+what is small, and waits for nothing that a box controls, is answered by the first process itself: a fork costs many
+times as much.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +15,17 @@ import stat
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, cast
 
-from . import files, get, put, users, wire
+from . import erase, files, get, messages, put, users, wire
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .messages import GetRequest, ListenRequest, PutRequest, ReadRequest
+    from .messages import EraseRequest, GetRequest, ListenRequest, PutRequest, ReadRequest
 
 BACKLOG = 128
+
+SMALL_FILES, SMALL_BYTES = 64, 1 << 20
+"""So many files with so many bytes in all are put by the first process itself."""
 
 
 @contextmanager
@@ -33,6 +41,58 @@ def errors_to(reply: socket.socket) -> Iterator[None]:
             return
 
 
+def do_small(request: wire.Message, reply: socket.socket, descriptors: list[int], *, any_user: bool) -> bool:
+    """Answer a request that takes no noticeable time, in the first process; whether it was one. Raises what goes
+    wrong."""
+    match request["op"]:
+        case "put" if request["kind"] == "data" and len(request["files"]) <= SMALL_FILES:
+            if sum(size for _, _, size in request["files"]) > SMALL_BYTES:
+                return False
+            _put(cast("PutRequest", request), descriptors[0], any_user=any_user)
+            wire.send(reply, {"ok": True})
+            return True
+        case "get":
+            path = os.path.realpath(request["path"])
+            if os.path.isdir(path):
+                return bool(request["new"]) and _hand_over_few(path, reply)
+            return _hand_over(path, reply, messages.HANDED_OVER)
+        case "read":
+            return _hand_over(request["path"], reply, min(request["limit"], messages.HANDED_OVER))
+        case _:
+            return False
+
+
+def _hand_over(path: str, reply: socket.socket, limit: int) -> bool:
+    """Let the host itself read a file of up to `limit` bytes: opening it is all that takes the paths of the box."""
+    source = files.open_own(path)
+    if source is None:
+        return False
+    try:
+        info = os.fstat(source)
+        if info.st_size > limit:
+            return False
+        wire.send(reply, {"ok": True, "kind": "open", "mode": info.st_mode & 0o777}, [source])
+    finally:
+        os.close(source)
+    return True
+
+
+def _hand_over_few(path: str, reply: socket.socket) -> bool:
+    """Let the host itself read the files of a folder that has a few small ones, and nothing else."""
+    opened: list[int] = []
+    folder = os.open(path, files.OPEN_FOLDER)
+    try:
+        if not files.is_own(folder):
+            return False
+        rows = get.few(folder, messages.FEW, messages.HANDED_OVER, opened)
+        if rows is None:
+            return False
+        wire.send(reply, {"ok": True, "kind": "few", "files": rows}, opened)
+    finally:
+        wire.close_all([folder, *opened])
+    return True
+
+
 def do(request: wire.Message, reply: socket.socket, descriptors: list[int], *, any_user: bool) -> None:
     """Answer one request in a process of its own. Raises what goes wrong."""
     os.umask(0)
@@ -44,6 +104,10 @@ def do(request: wire.Message, reply: socket.socket, descriptors: list[int], *, a
             wire.send(reply, {"ok": True})
         case "get":
             _get(cast("GetRequest", request), reply)
+            wire.send(reply, {"ok": True})
+        case "erase":
+            for path in cast("EraseRequest", request)["paths"]:
+                erase.erase(path)
             wire.send(reply, {"ok": True})
         case "read":
             _read(cast("ReadRequest", request), reply)

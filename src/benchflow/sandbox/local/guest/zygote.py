@@ -16,24 +16,38 @@ import socket
 import sys
 from typing import TYPE_CHECKING, NoReturn, cast
 
-from . import cgroups, command, escort, hostmount, init, kernel, layers, processes, programs, root, trees, wire, work
+from . import (
+    cgroups,
+    clean,
+    command,
+    difference,
+    escort,
+    hostmount,
+    init,
+    kernel,
+    layers,
+    processes,
+    programs,
+    root,
+    wire,
+    work,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .messages import (
         BoxRequest,
-        CleanRequest,
+        ChangesRequest,
         ExchangeRequest,
         HelloRequest,
         NetworkRequest,
+        StageRequest,
         TreeRequest,
         UnpackRequest,
     )
 
-_NAMESPACES = (
-    kernel.CLONE_NEWNS | kernel.CLONE_NEWPID | kernel.CLONE_NEWIPC | kernel.CLONE_NEWUTS | kernel.CLONE_NEWCGROUP
-)
+_NAMESPACES = kernel.CLONE_NEWNS | kernel.CLONE_NEWIPC | kernel.CLONE_NEWUTS | kernel.CLONE_NEWCGROUP
 
 
 def main(here: str, descriptor: str, parent: str, identity: str) -> NoReturn:
@@ -59,6 +73,7 @@ def main(here: str, descriptor: str, parent: str, identity: str) -> NoReturn:
         rules = init.Rules(hello["capabilities"], seccomp, any_user=hello["any_user"])
         os.unshare(kernel.CLONE_NEWNS)
         kernel.set_propagation(kernel.MS_SLAVE)
+        hostmount.let_containers_go()
         kernel.rename_process("benchflow")
         kernel.die_with_parent(signal.SIGKILL)
         if os.getppid() != int(parent):
@@ -114,6 +129,13 @@ class Zygote:
         self._control = control
         self._rules = rules
         self._user_namespace = user_namespace
+        self._home = _own_processes()
+        self._cleaner, far = wire.pair()
+        if os.fork() == 0:
+            self._control.close()
+            self._cleaner.close()
+            clean.serve(far)
+        far.close()
 
     def serve(self) -> NoReturn:
         kernel.adopt_orphans()
@@ -144,15 +166,20 @@ class Zygote:
                         exchange = cast("ExchangeRequest", request)
                         self._fork(lambda: self._exchange(exchange, reply, descriptors[0]), reply)
                     case "box":
-                        hostmount.prepare(request["stack"]["layers"])
-                        self._fork(lambda: self._box(cast("BoxRequest", request), reply), reply)
+                        box = cast("BoxRequest", request)
+                        hostmount.prepare(box["stack"]["layers"])
+                        self._fork_first(lambda: self._box(box, reply), reply)
                     case "network":
                         join = cast("NetworkRequest", request)
                         self._fork(lambda: escort.connect(join, reply, descriptors), reply)
+                    case "changes":
+                        self._fork(lambda: _changes(cast("ChangesRequest", request), reply), reply)
+                    case "stage":
+                        self._fork(lambda: _stage(cast("StageRequest", request), reply), reply)
                     case "unpack":
                         self._fork(lambda: _unpack(cast("UnpackRequest", request), reply), reply)
                     case "clean":
-                        self._fork(lambda: _clean(cast("CleanRequest", request), reply), reply)
+                        wire.send(self._cleaner, request, [reply.fileno()])
                     case unknown:
                         raise ValueError(f"unknown operation {unknown!r}")
         finally:
@@ -165,23 +192,34 @@ class Zygote:
         try:
             signal.set_wakeup_fd(-1)
             self._control.close()
+            self._cleaner.close()
             with work.errors_to(reply):
                 job()
         finally:
             os._exit(0)
 
+    def _fork_first(self, job: Callable[[], None], reply: socket.socket) -> None:
+        """Fork the first process of a new process namespace."""
+        if self._home is None:
+            self._fork(lambda: _fork_inside(job), reply)
+            return
+        os.unshare(kernel.CLONE_NEWPID)
+        try:
+            self._fork(job, reply)
+        finally:
+            os.setns(self._home, kernel.CLONE_NEWPID)
+
     def _box(self, request: BoxRequest, control: socket.socket) -> None:
-        """Prepare what needs the host's paths, enter new namespaces, and leave their first process behind."""
+        """Prepare what needs the host's paths, enter new namespaces, and become their first process."""
         overlay = layers.stack(request["stack"], user_namespace=self._user_namespace)
         mounts = [_tree({"path": item["source"], "writable": item["writable"]}) for item in request["mounts"]]
         cgroups.enter(request["cgroups"])
         os.unshare(_NAMESPACES | (kernel.CLONE_NEWNET if request["own_network"] else 0))
-        if os.fork() == 0:
-            handles = [os.pidfd_open(os.getpid()), os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)]
-            wire.send(control, {"pid": 1}, handles)
-            wire.close_all(handles)
-            frame = root.Root(request, overlay, mounts, user_namespace=self._user_namespace)
-            init.begin(request, control, frame, self._rules)
+        handles = [os.pidfd_open(os.getpid()), os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)]
+        wire.send(control, {"pid": 1}, handles)
+        wire.close_all(handles)
+        frame = root.Root(request, overlay, mounts, user_namespace=self._user_namespace)
+        init.begin(request, control, frame, self._rules)
 
     def _exchange(self, request: ExchangeRequest, reply: socket.socket, first: int) -> None:
         """Give a box a fresh upper folder over all it had; refused while others than its first process run."""
@@ -196,6 +234,23 @@ class Zygote:
                 signal.pidfd_send_signal(first, signal.SIGKILL)
                 raise
         wire.send(reply, {"ok": True, "busy": not idle})
+
+
+def _own_processes() -> int | None:
+    """The process namespace of this process, if it may come back to it: in a user namespace it may not."""
+    handle = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.setns(handle, kernel.CLONE_NEWPID)
+    except OSError:
+        os.close(handle)
+        return None
+    return handle
+
+
+def _fork_inside(job: Callable[[], None]) -> None:
+    os.unshare(kernel.CLONE_NEWPID)
+    if os.fork() == 0:
+        job()
 
 
 def _send_mount(reply: socket.socket, mount: int) -> None:
@@ -217,15 +272,12 @@ def _unpack(request: UnpackRequest, reply: socket.socket) -> None:
     wire.send(reply, {"ok": True})
 
 
-def _clean(request: CleanRequest, reply: socket.socket) -> None:
-    for tree in request["trees"]:
-        hostmount.release(tree)
-        try:
-            kernel.unmount(tree)
-        except OSError:
-            continue
-    for group in request["cgroups"]:
-        cgroups.remove(group)
-    for tree in request["trees"]:
-        trees.remove(tree)
+def _changes(request: ChangesRequest, reply: socket.socket) -> None:
+    rows = difference.differences(request["changed"], request["base"], request["unread"], request["read"])
+    wire.send(reply, {"ok": True, "rows": rows})
+
+
+def _stage(request: StageRequest, reply: socket.socket) -> None:
+    os.mkdir(request["folder"], 0o755)
+    difference.stage(request["base"], request["paths"], request["folder"])
     wire.send(reply, {"ok": True})
