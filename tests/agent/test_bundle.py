@@ -108,6 +108,18 @@ async def test_a_bundle_for_another_c_library(bundles: Path) -> None:
     assert "lightningcss-linux-arm64-gnu" in names["glibc-arm64"]
 
 
+async def test_only_the_scripts_that_are_asked_for_run(bundles: Path) -> None:
+    """esbuild's install script puts the binary for this machine where a Node script was."""
+    plain = Install(npm=("esbuild@0.25.5",), node="24.19.0")
+    starts = {}
+    for install in (plain, plain.model_copy(update={"scripts": ("esbuild",)})):
+        bundle = await ensure_bundle(agent("esbuild", install), root=bundles)
+        program = bundle.mounts[0].source / "node_modules" / "esbuild" / "bin" / "esbuild"
+        starts[install.scripts] = program.read_bytes()[:4]
+        assert run([*on_host(bundle, bundles), "--version"]) == "0.25.5\n"
+    assert starts == {(): b"#!/u", ("esbuild",): b"\x7fELF"}
+
+
 async def test_a_python_agent_is_refused_for_another_machine(bundles: Path) -> None:
     other = Platform("musl" if host_platform().libc == "glibc" else "glibc", host_platform().arch)
     with pytest.raises(AgentInstallError, match=r"tabulate 0\.9\.0: a Python agent is built on a machine of its kind"):
@@ -121,6 +133,7 @@ async def test_a_python_agent_is_refused_for_another_machine(bundles: Path) -> N
         (Install(pypi=("tabulate==0.0.0.1",), python=">=3.12"), "there is no version of tabulate"),
         (Install(pypi=("tabulate==0.9.0",), python="<3"), "needs Python <3"),
         (Install(npm=("semver@7.7.2",), bins={"x": "no/such"}), "no no/such, so there is no command 'x'"),
+        (Install(npm=("semver@7.7.2",), scripts=("other",)), "install.scripts names other, which is not among"),
     ],
 )
 async def test_a_broken_build_says_why_and_leaves_nothing(bundles: Path, install: Install, words: str) -> None:

@@ -193,7 +193,7 @@ def test_the_environment_wins_over_dotenv_and_empty_means_unset(tmp_path: Path) 
 def test_a_token_takes_along_what_belongs_to_it() -> None:
     found = resolve("claude", None, "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL", "OPENAI_API_KEY")
     assert list(found.env) == ["ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL"]
-    assert found.api_key is None
+    assert (found.api_key, found.base_url) == (found.env["ANTHROPIC_AUTH_TOKEN"], "value-of-ANTHROPIC_BASE_URL")
 
 
 def test_values_never_show() -> None:

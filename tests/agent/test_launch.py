@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 from pydantic import SecretStr
 
 from benchflow.agent.bundle import Bundle
-from benchflow.agent.catalog import get_agent, load_agents
+from benchflow.agent.catalog import load_agents
 from benchflow.agent.credentials import Credentials, resolve_credentials
-from benchflow.agent.launch import Endpoint, LaunchPlan, direct_endpoint, endpoint_url, plan_launch
+from benchflow.agent.launch import Endpoint, LaunchPlan, plan_launch
 from benchflow.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from benchflow.agent.spec import AgentSpec, Dialect
+    from benchflow.agent.spec import AgentSpec
 
 NOWHERE = Path("/nonexistent")
 AGENTS = {name: spec for name, spec in load_agents(NOWHERE).items() if spec.kind == "acp"}
@@ -41,8 +41,7 @@ def plan(spec: AgentSpec, endpoint: Endpoint | None, model: str | None, found: C
 def test_every_agent_can_be_pointed_at_an_endpoint(name: str) -> None:
     spec = AGENTS[name]
     assert spec.dialect
-    url = endpoint_url(spec.dialect, "http://127.0.0.1:4000/")
-    done = plan(spec, Endpoint(url, SecretStr("tok-secret")), "openai/some-model")
+    done = plan(spec, Endpoint("http://127.0.0.1:4000/v1", SecretStr("tok-secret")), "openai/some-model")
     everything = json.dumps([done.argv, done.before, dict(done.env), dict(done.files)])
     assert "http://127.0.0.1:4000" in everything
     assert "tok-secret" in everything
@@ -97,25 +96,11 @@ def test_a_service_gets_its_port() -> None:
     assert f"ws://127.0.0.1:{done.port}" in done.argv
 
 
-@pytest.mark.parametrize(
-    ("dialect", "url"),
-    [
-        ("anthropic", "http://h"),
-        ("gemini", "http://h"),
-        ("openai-chat", "http://h/v1"),
-        ("openai-responses", "http://h/v1"),
-    ],
-)
-def test_base_urls_follow_the_dialect(dialect: Dialect, url: str) -> None:
-    assert endpoint_url(dialect, "http://h/") == url
-
-
 def test_a_login_goes_natively(tmp_path: Path) -> None:
     (tmp_path / ".gemini").mkdir()
     (tmp_path / ".gemini" / "oauth_creds.json").write_text("{}")
     spec = AGENTS["gemini"]
     found = resolve_credentials(spec, "gemini-2.5-pro", {}, tmp_path)
-    assert direct_endpoint(spec, found) is None
     done = plan(spec, None, "gemini-2.5-pro", found)
     assert "oauth-personal" in done.files[".gemini/settings.json"]
     assert "GEMINI_API_KEY" not in done.env
@@ -125,32 +110,15 @@ def test_a_token_is_passed_on_as_it_is() -> None:
     spec = AGENTS["claude-agent-acp"]
     environ = {"ANTHROPIC_AUTH_TOKEN": "tok-1", "ANTHROPIC_BASE_URL": "http://proxy"}
     found = resolve_credentials(spec, "claude-haiku-4-5", environ, NOWHERE)
-    done = plan(spec, direct_endpoint(spec, found), "claude-haiku-4-5", found)
+    done = plan(spec, None, "claude-haiku-4-5", found)
     assert {**environ, "ANTHROPIC_MODEL": "claude-haiku-4-5"}.items() <= done.env.items()
     assert "ANTHROPIC_API_KEY" not in done.env
-
-
-def test_a_key_of_the_same_dialect_makes_the_provider_the_endpoint() -> None:
-    spec = AGENTS["codex-acp"]
-    found = resolve_credentials(spec, "gpt-5.5", {"CODEX_API_KEY": "k-1"}, NOWHERE)
-    endpoint = direct_endpoint(spec, found)
-    assert endpoint is not None
-    assert endpoint.base_url == "https://api.openai.com/v1"
-    assert "CODEX_API_KEY" not in plan(spec, endpoint, "gpt-5.5", found).env
 
 
 def test_a_provider_the_agent_knows_is_reached_natively() -> None:
     spec = AGENTS["opencode"]
     found = resolve_credentials(spec, "google/gemini-2.5-pro", {"GEMINI_API_KEY": "k-1"}, NOWHERE)
-    assert direct_endpoint(spec, found) is None
     done = plan(spec, None, "google/gemini-2.5-pro", found)
     assert json.loads(done.files[".config/opencode/opencode.json"])["model"] == "google/gemini-2.5-pro"
     assert done.model == "google/gemini-2.5-pro"
     assert done.env["GEMINI_API_KEY"] == "k-1"
-
-
-def test_what_nobody_can_translate_is_refused() -> None:
-    spec = get_agent("gemini", NOWHERE)
-    found = resolve_credentials(spec, "openai/gpt-5.5", {"OPENAI_API_KEY": "k-1"}, NOWHERE)
-    with pytest.raises(ConfigError, match="gemini speaks gemini, but the provider openai speaks"):
-        direct_endpoint(spec, found)

@@ -33,6 +33,14 @@ async def test_what_cannot_be_started_is_named() -> None:
         await run(["/no/such"], cwd=ROOT, log=lambda _: None)
 
 
+async def test_a_bare_command_sees_no_variable_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_API_KEY", "secret")
+    ask = ["sh", "-c", 'echo "$SOME_API_KEY$OTHER$HOME"']
+    env = {"OTHER": "given"}
+    assert await run(ask, cwd=ROOT, env=env, log=lambda _: None) == f"secretgiven{os.environ['HOME']}"
+    assert await run(ask, cwd=ROOT, env=env, bare=True, log=lambda _: None) == f"given{os.environ['HOME']}"
+
+
 async def test_a_line_of_any_length() -> None:
     lines: list[str] = []
     size = 3 * LINE_LIMIT

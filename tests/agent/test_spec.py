@@ -70,3 +70,8 @@ def test_an_agent_must_say_how_it_is_started() -> None:
     with pytest.raises(ValidationError, match=r"launch\.command is missing"):
         AgentSpec(name="a")
     assert AgentSpec(name="a", kind="builtin").protocol == "built-in"
+
+
+def test_scripts_are_those_of_npm_packages() -> None:
+    with pytest.raises(ValidationError, match="`scripts` names packages from npm"):
+        Install(pypi=("a==1",), python=">=3.12", scripts=("a",))

@@ -6,7 +6,11 @@ first turn, which shows that the session kept its context.
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -39,6 +43,7 @@ AGENTS = {
     "gemini": "gemini",
     "opencode": "openai",
     "pi-acp": "openai",
+    "openclaw": "openai",
     "openhands": "openai",
     "goose": "openai",
     "acpx/goose": "openai",
@@ -82,11 +87,30 @@ def check(result: bf.RolloutResult, turns: list[str]) -> None:
             assert KEY.encode() not in file.read_bytes(), f"the key is in {file}"
 
 
+async def check_replay(result: bf.RolloutResult) -> None:
+    """Without a provider and without a key, the recording gives the same reward."""
+    environ = {name: value for name, value in os.environ.items() if not name.endswith(("_API_KEY", "_BASE_URL"))}
+    command = ["replay", str(result.rollout_dir), "--json", "--jobs-dir", str(result.rollout_dir.parent / "replays")]
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "benchflow.cli.app", *command, env=environ, stdout=subprocess.PIPE
+    )
+    said, _ = await process.communicate()
+    again = json.loads(said)
+    assert (again["difference"], again["error"], process.returncode) == (None, None, 0)
+    assert again["rewards"] == again["recorded_rewards"] == result.rewards
+    assert again["provider_requests"] == 0
+    labels = json.loads((Path(again["rollout_dir"]) / "result.json").read_text())["labels"]
+    assert labels == {"replay_of": str(result.rollout_dir)}
+
+
 @pytest.mark.needs("local")
 @pytest.mark.parametrize("agent", AGENTS)
-async def test_agent_in_the_local_sandbox(agent: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_agent_in_the_local_sandbox_and_again_from_its_recording(
+    agent: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     result, turns = await solve(agent, "local", tmp_path, monkeypatch)
     check(result, turns)
+    await check_replay(result)
     async with backends_in_use():
         assert not [info for info in await get_backend("local").list() if info.rollout == result.rollout_dir.name]
 

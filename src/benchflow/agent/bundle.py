@@ -20,6 +20,7 @@ from benchflow.agent.node import NODE_VERSION, build_node, build_npm
 from benchflow.agent.platforms import Platform, host_platform
 from benchflow.agent.python_env import build_python
 from benchflow.agent.tools import cache_folder
+from benchflow.agent.workshop import build_inside
 from benchflow.errors import AgentInstallError
 from benchflow.sandbox.base import Mount
 
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from benchflow.agent.process import Log
-    from benchflow.agent.spec import AgentSpec
+    from benchflow.agent.spec import AgentSpec, Install
+    from benchflow.agent.workshop import Workshop
 
 MOUNT_ROOT = "/opt/benchflow/agents"
 """Where bundles are in a sandbox."""
@@ -66,7 +68,8 @@ def bundle_root() -> Path:
 def bundle_name(spec: AgentSpec, platform: Platform) -> str:
     """The name of the agent's bundle: the same for the same content on the same kind of machine, else another."""
     ours = {name: hashlib.sha256((OUR_FILES / name).read_bytes()).hexdigest() for name in spec.install.files}
-    content = {"install": spec.install.model_dump(mode="json"), "files": ours}
+    # Defaults are left out, so that a new key in the format does not make every bundle another one.
+    content = {"install": spec.install.model_dump(mode="json", exclude_defaults=True), "files": ours}
     return _name(spec.name, spec.version, platform, content)
 
 
@@ -74,19 +77,22 @@ async def ensure_bundle(
     spec: AgentSpec,
     *,
     platform: Platform | None = None,
+    workshop: Workshop | None = None,
     root: Path | None = None,
     log: Log = lambda _: None,
     timeout: float = INSTALL_TIMEOUT,
 ) -> Bundle:
     """The bundle of `spec` for `platform` (default: this machine's), built if it is not there yet.
 
-    When it exists this costs a look at the file system. `log` gets a line for each thing that is done. Raises
-    AgentInstallError when a command fails (with the end of its output), when the platform cannot be served, or when
-    `timeout` seconds are over; nothing is left of a build that failed.
+    When it exists this costs a look at the file system. What cannot be built on this machine is built in a sandbox that
+    `workshop` makes. `log` gets a line for each thing that is done. Raises AgentInstallError when a command fails (with
+    the end of its output), when the platform cannot be served, or when `timeout` seconds are over, and SandboxError
+    when the workshop's sandbox fails; nothing is left of a build that failed.
     """
+    site = _Site(platform or host_platform(), workshop, root or bundle_root(), log)
     try:
         async with asyncio.timeout(timeout):
-            return await _ensure_bundle(spec, platform or host_platform(), root or bundle_root(), log)
+            return await _ensure_bundle(spec, site)
     except TimeoutError:
         raise AgentInstallError(
             f"{spec.ref} {spec.version} was not installed within {timeout:g} s",
@@ -96,49 +102,67 @@ async def ensure_bundle(
         raise AgentInstallError(f"{spec.ref} {spec.version}: {error.message}", hint=error.hint) from None
 
 
-async def _ensure_bundle(spec: AgentSpec, platform: Platform, root: Path, log: Log) -> Bundle:
-    mounts = await _ensure_mounts(spec, platform, root, log)
+@dataclass(frozen=True, slots=True)
+class _Site:
+    """For which machine, by which means and where a bundle is built."""
+
+    platform: Platform
+    workshop: Workshop | None
+    root: Path
+    log: Log
+
+
+async def _ensure_bundle(spec: AgentSpec, site: _Site) -> Bundle:
+    mounts = await _ensure_mounts(spec, site)
     argv = _located(spec.launch.command, mounts)
     before = tuple(_located(service.command, mounts) for service in spec.launch.before)
     path_dirs = (f"{mounts[0].target}/bin",) if mounts and spec.launch.on_path else ()
     if spec.through is None:
         return Bundle(argv, before, path_dirs, mounts)
-    outer = await _ensure_bundle(spec.through, platform, root, log)
+    outer = await _ensure_bundle(spec.through, site)
     shared = tuple(mount for mount in outer.mounts if mount not in mounts)
     return Bundle((*outer.argv, *argv), before, path_dirs, (*mounts, *shared))
 
 
-async def _ensure_mounts(spec: AgentSpec, platform: Platform, root: Path, log: Log) -> tuple[Mount, ...]:
+async def _ensure_mounts(spec: AgentSpec, site: _Site) -> tuple[Mount, ...]:
     """The agent's own bundle first, then the runtime it shares."""
     install = spec.install
     if not install.packages:
         return _own_program(spec)
-    runtime = (await _ensure_node(install.node, platform, root, log),) if install.node else ()
+    runtime = (await _ensure_node(install.node, site.platform, site),) if install.node else ()
 
     async def build(folder: Path) -> None:
-        log(f"installing {spec.name} {spec.version} for {platform}")
+        site.log(f"installing {spec.name} {spec.version} for {site.platform}")
         for name in install.files:
             shutil.copy2(OUR_FILES / name, folder / name)
         if install.npm:
-            npm = await _ensure_node(install.node or NODE_VERSION, host_platform(), root, log)
-            await build_npm(folder, install, platform, runtime=(*runtime, npm)[0].name, npm=npm, log=log)
-        elif platform == host_platform():
-            await build_python(folder, install, log)
+            npm = await _ensure_node(install.node or NODE_VERSION, host_platform(), site)
+            beside = (*runtime, npm)[0].name
+            await build_npm(folder, install, site.platform, runtime=beside, npm=npm, log=site.log)
         else:
-            raise AgentInstallError(
-                f"a Python agent is built on a machine of its kind: this is {host_platform()}, not {platform}"
-            )
+            await _build_pypi(folder, install, site)
 
-    own = await store.ensure(root, bundle_name(spec, platform), build)
+    own = await store.ensure(site.root, bundle_name(spec, site.platform), build)
     return tuple(Mount(path, f"{MOUNT_ROOT}/{path.name}") for path in (own, *runtime))
 
 
-async def _ensure_node(version: str, platform: Platform, root: Path, log: Log) -> Path:
-    async def build(folder: Path) -> None:
-        log(f"getting Node {version} for {platform}")
-        await build_node(folder, version, platform, log)
+async def _build_pypi(folder: Path, install: Install, site: _Site) -> None:
+    if site.platform == host_platform():
+        await build_python(folder, install, site.log)
+    elif site.workshop:
+        await build_inside(folder, install, site.platform, site.workshop, site.log)
+    else:
+        raise AgentInstallError(
+            f"a Python agent is built on a machine of its kind: this is {host_platform()}, not {site.platform}"
+        )
 
-    return await store.ensure(root, _name("node", version, platform, {}), build)
+
+async def _ensure_node(version: str, platform: Platform, site: _Site) -> Path:
+    async def build(folder: Path) -> None:
+        site.log(f"getting Node {version} for {platform}")
+        await build_node(folder, version, platform, site.log)
+
+    return await store.ensure(site.root, _name("node", version, platform, {}), build)
 
 
 def _name(name: str, version: str, platform: Platform, content: object) -> str:

@@ -7,12 +7,17 @@ text and no error.
 
 from __future__ import annotations
 
+import re
+import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from dotenv import dotenv_values
 from pydantic import SecretStr
 
+from benchflow.agent.login import Login
+from benchflow.agent.login import from_file as login_from_file
+from benchflow.agent.login import from_variable as login_from_variable
 from benchflow.agent.providers import PROVIDERS, get_provider, infer_provider, provider_url, split_model
 from benchflow.agent.spec import Credential
 from benchflow.errors import ConfigError
@@ -21,7 +26,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from benchflow.agent.providers import Provider
     from benchflow.agent.spec import AgentSpec, Dialect
+
+NO_KEY = SecretStr("no-key-is-needed")
+"""What a server that wants no key is given, because clients want one."""
 
 LOGIN_MODE = 0o600
 """A copied login file is for the agent's user alone."""
@@ -40,8 +49,9 @@ class LoginFile:
 class Credentials:
     """What was found. `source` says where, in words, without the value.
 
-    With `api_key` and `base_url` any client of one of `dialects` can be pointed at the provider. Without them only the
-    agent itself can use what was found: `env` and `files` go to it as they are.
+    With `api_key` and `base_url` any client of one of `dialects` can be pointed at the provider, or LiteLLM can be,
+    which calls it `litellm` and takes `parameters`. Without them only the agent itself can use what was found: `env`
+    and `files` go to it as they are. With `login` the key is the token of a login that either of them can use.
     """
 
     provider: str = ""
@@ -52,11 +62,16 @@ class Credentials:
     base_url: str = ""
     dialects: tuple[Dialect, ...] = ()
     auth: str = ""
+    litellm: str = ""
+    parameters: Mapping[str, SecretStr] = field(default_factory=dict)
+    login: Login | None = None
 
     @property
     def secrets(self) -> tuple[str, ...]:
         """The values themselves, for whoever must keep them out of what is written."""
-        return tuple(secret.get_secret_value() for secret in self.env.values())
+        named = [value for name, value in self.parameters.items() if re.search("key|token|secret", name)]
+        key = (self.api_key,) if self.login and self.api_key else ()
+        return tuple(dict.fromkeys(secret.get_secret_value() for secret in (*self.env.values(), *named, *key)))
 
 
 def read_dotenv(folder: Path) -> dict[str, str]:
@@ -87,7 +102,9 @@ def resolve_credentials(
         if row.env and known.get(row.env):
             return _from_variable(row, model, known, places[row.env], spec)
         if row.file and (home / row.file).is_file():
-            return _from_file(row, home)
+            return _from_file(row, home, known)
+    if keyless := _without_key(model, known):
+        return keyless
     if not spec.credentials and not spec.infer_provider:
         return Credentials(source="the agent's own affair")
     raise _missing(spec, model, rows, known)
@@ -126,9 +143,15 @@ def _from_variable(
     passed = {name: SecretStr(known[name]) for name in (row.env, *row.also) if known.get(name)}
     found = Credentials(provider=name, source=f"{row.env} from {place}", env=passed, auth=row.auth)
     if row.token:
-        return found
+        login = login_from_variable(row.bearer, known[row.env], time.time()) if row.bearer else None
+        return _with_login(found, row, login, known[row.env], known)
     given = known.get(row.base_url or (provider.base_url_var if provider else ""), "")
-    base_url = provider_url(provider, given) if provider else given.rstrip("/")
+    if provider and (absent := _absent(provider, row.env, known, given)):
+        raise ConfigError(
+            f"Provider '{name}' for model '{model}' requires {' and '.join(absent)}.",
+            hint=f"export {' and '.join(absent)}, or put it in .env",
+        )
+    base_url = provider_url(provider, given, known) if provider else given.rstrip("/")
     if provider and row.provider and not base_url:
         if not spec.credentials and not spec.infer_provider:
             return found
@@ -136,13 +159,54 @@ def _from_variable(
             f"Provider '{name}' for model '{model}' requires {provider.base_url_var} to build the provider base URL.",
             hint=f"export {provider.base_url_var}=https://..., or put it in .env",
         )
-    dialects = provider.dialects if provider else ()
-    return replace(found, api_key=passed[row.env], base_url=base_url, dialects=dialects)
+    if provider is None:
+        return replace(found, api_key=passed[row.env], base_url=base_url)
+    parameters = {name: SecretStr(value) for name, value in provider.parameters(row.env, known).items()}
+    return replace(
+        found,
+        api_key=passed[row.env],
+        base_url=base_url,
+        dialects=provider.dialects,
+        litellm=provider.litellm,
+        parameters=parameters,
+    )
 
 
-def _from_file(row: Credential, home: Path) -> Credentials:
-    login = LoginFile(home / row.file, row.file)
-    return Credentials(provider=row.provider, source=f"the login in ~/{row.file}", files=(login,), auth=row.auth)
+def _absent(provider: Provider, key: str, known: Mapping[str, str], given: str) -> list[str]:
+    """The variables beside the key that must be set and are not; an address that is given needs none to be made of."""
+    needed = provider.requires.get(key, {}).values() if given else provider.variables(key)
+    return [name for name in dict.fromkeys(needed) if not known.get(name)]
+
+
+def _without_key(model: str | None, known: Mapping[str, str]) -> Credentials | None:
+    """A provider that the model names and that needs no key."""
+    name = split_model(model)[0]
+    provider = get_provider(name) if name else None
+    if provider is None or not provider.key_optional:
+        return None
+    base_url = provider_url(provider, known.get(provider.base_url_var, ""))
+    return Credentials(
+        provider=name, source="no key needed", api_key=NO_KEY, base_url=base_url, dialects=provider.dialects
+    )
+
+
+def _from_file(row: Credential, home: Path, known: Mapping[str, str]) -> Credentials:
+    file = LoginFile(home / row.file, row.file)
+    found = Credentials(provider=row.provider, source=f"the login in ~/{row.file}", files=(file,), auth=row.auth)
+    usable = login_from_file(row.bearer, file.source, time.time()) if row.bearer else None
+    return _with_login(found, row, *usable, known) if usable else found
+
+
+def _with_login(
+    found: Credentials, row: Credential, login: Login | None, token: str, known: Mapping[str, str]
+) -> Credentials:
+    if login is None or row.bearer is None:
+        return found
+    provider = get_provider(row.provider)
+    base_url = known.get(row.base_url or provider.base_url_var) or row.bearer.base_url
+    return replace(
+        found, login=login, api_key=SecretStr(token), base_url=base_url.rstrip("/"), dialects=provider.dialects
+    )
 
 
 def _missing(spec: AgentSpec, model: str | None, rows: list[Credential], known: Mapping[str, str]) -> ConfigError:
@@ -155,9 +219,9 @@ def _missing(spec: AgentSpec, model: str | None, rows: list[Credential], known: 
     variables = [row.env for row in rows if row.env]
     logins = [row.login or f"log in so that ~/{row.file} exists" for row in rows if row.file]
     provider = get_provider(rows[0].provider) if rows[0].provider else None
-    address = (
-        provider.base_url_var if provider and not provider_url(provider, known.get(provider.base_url_var, "")) else ""
-    )
-    hint = f"export {' or '.join(variables)}" + (f", and {address}" if address else "") + ", or put it in .env"
+    address = provider.base_url_var if provider and not (provider.base_url or known.get(provider.base_url_var)) else ""
+    others = [name for name in provider.variables(variables[0])[1:] if not known.get(name)] if provider else []
+    beside = "".join(f", and {name}" for name in (address, *others) if name)
+    hint = f"export {' or '.join(variables)}{beside}, or put it in .env"
     hint += "".join(f"; or run `{login}`" for login in logins)
     return ConfigError(f"{what} has no credential: none of {', '.join(variables)} is set", hint=hint)

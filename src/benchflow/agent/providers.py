@@ -1,14 +1,16 @@
 """Who serves a model: what the prefix of a model's name means, which variables hold the key, and where it is.
 
-`provider/model` names both. A provider that is not in the table follows the convention `<PROVIDER>_API_KEY` and
-`<PROVIDER>_BASE_URL`; for one that is, `<PROVIDER>_BASE_URL` replaces the public address.
+`provider/model` names both. The providers are data, in providers.toml. One that is not there follows the convention
+`<PROVIDER>_API_KEY` and `<PROVIDER>_BASE_URL`; for one that is, `<PROVIDER>_BASE_URL` replaces the public address.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
@@ -16,13 +18,18 @@ if TYPE_CHECKING:
 
     from benchflow.agent.spec import Dialect
 
+DATA = Path(__file__).with_suffix(".toml")
+"""The providers we know."""
+
 
 @dataclass(frozen=True, slots=True)
 class Provider:
     """One provider. `keys` are the variables that may hold its key, the first one being the one to recommend.
 
-    `base_url` is its public address as a client of its first dialect takes it; empty when the user must give it in
-    `base_url_var`. `path` is what follows an address given there.
+    `base_url` is its public address as a client of its first dialect takes it, perhaps with names of variables in
+    braces; empty when the user must give it in `base_url_var`. `path` is what follows an address given there.
+    A provider without `dialects` is spoken to by LiteLLM alone, which calls it `litellm`: then `requires` says for each
+    key which variables must be set beside it, by the parameter that they are for, and `optional` which may be.
     """
 
     name: str
@@ -31,51 +38,36 @@ class Provider:
     base_url: str = ""
     path: str = ""
     dialects: tuple[Dialect, ...] = ("openai-chat",)
+    key_optional: bool = False
+    litellm: str = ""
+    requires: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    optional: Mapping[str, str] = field(default_factory=dict)
+
+    def variables(self, key: str) -> tuple[str, ...]:
+        """Every variable that must be set when `key` holds the key, but for the address where there is none."""
+        needed = [key, *self.requires.get(key, {}).values(), *re.findall(r"{(\w+)}", self.base_url)]
+        return tuple(dict.fromkeys(needed))
+
+    def parameters(self, key: str, known: Mapping[str, str]) -> dict[str, str]:
+        """What LiteLLM is given, from the variables that are set."""
+        named = {**self.requires.get(key, {}), **self.optional}
+        return {parameter: known[variable] for parameter, variable in named.items() if known.get(variable)}
 
 
-def _known(name: str, base_url: str, *dialects: Dialect, keys: tuple[str, ...] = ()) -> Provider:
-    upper = name.upper()
-    return Provider(
-        name, keys or (f"{upper}_API_KEY",), f"{upper}_BASE_URL", base_url, dialects=dialects or ("openai-chat",)
-    )
+def _read(name: str, row: Mapping[str, Any]) -> Provider:
+    stem = re.sub(r"[^A-Z0-9]+", "_", name.upper())
+    values: dict[str, Any] = {"name": name, "keys": (f"{stem}_API_KEY",), "base_url_var": f"{stem}_BASE_URL"}
+    for key, value in row.items():
+        if key not in ("aliases", "models"):
+            values[key] = tuple(value) if isinstance(value, list) else value
+    return Provider(**values)
 
 
-def _azure(name: str, path: str, *dialects: Dialect) -> Provider:
-    return Provider(name, ("AZURE_API_KEY",), "AZURE_API_ENDPOINT", path=path, dialects=dialects)
+_ROWS: Mapping[str, Mapping[str, Any]] = tomllib.loads(DATA.read_text("utf-8"))
+PROVIDERS: Mapping[str, Provider] = {name: _read(name, row) for name, row in _ROWS.items()}
+ALIASES: Mapping[str, str] = {alias: name for name, row in _ROWS.items() for alias in row.get("aliases", ())}
 
-
-PROVIDERS: Mapping[str, Provider] = {
-    provider.name: provider
-    for provider in (
-        _known("openai", "https://api.openai.com/v1", "openai-responses", "openai-chat"),
-        _known("anthropic", "https://api.anthropic.com", "anthropic"),
-        _known(
-            "gemini", "https://generativelanguage.googleapis.com", "gemini", keys=("GEMINI_API_KEY", "GOOGLE_API_KEY")
-        ),
-        _known("openrouter", "https://openrouter.ai/api/v1"),
-        _known("mistral", "https://api.mistral.ai/v1"),
-        _known("groq", "https://api.groq.com/openai/v1"),
-        _known("xai", "https://api.x.ai/v1"),
-        _known("zai", "https://api.z.ai/api/paas/v4"),
-        _azure("azure-foundry-openai", "openai/v1", "openai-responses", "openai-chat"),
-        _azure("azure-foundry-anthropic", "anthropic", "anthropic"),
-    )
-}
-ALIASES: Mapping[str, str] = {"google": "gemini"}
-
-_FAMILIES: Mapping[str, str] = {
-    r"claude|(sonnet|opus|haiku)\b": "anthropic",
-    r"gpt-|o\d\b|codex|chatgpt": "openai",
-    r"gemini|gemma": "gemini",
-    r"(mi|mag|dev|code|mini|pix)stral": "mistral",
-    r"grok": "xai",
-    r"deepseek": "deepseek",
-    r"glm": "glm",
-    r"kimi": "kimi",
-    r"minimax": "minimax",
-    r"hunyuan": "hunyuan",
-    r"qwen": "qwen",
-}
+_FAMILIES: Mapping[str, str] = {row["models"]: name for name, row in _ROWS.items() if "models" in row}
 """How a model's name begins -> who makes it."""
 
 
@@ -95,15 +87,15 @@ def infer_provider(model: str | None) -> str:
 
 def get_provider(name: str) -> Provider:
     """The provider of that name; one that nobody has heard of follows the convention."""
-    if name in PROVIDERS:
-        return PROVIDERS[name]
-    stem = re.sub(r"[^A-Z0-9]+", "_", name.upper())
-    return Provider(name, (f"{stem}_API_KEY",), f"{stem}_BASE_URL")
+    return PROVIDERS.get(name) or _read(name, {})
 
 
-def provider_url(provider: Provider, given: str) -> str:
-    """Where the provider is, when `given` (perhaps nothing) is what its variable says; nothing when nobody says."""
-    base = given.strip().rstrip("/") or provider.base_url
+def provider_url(provider: Provider, given: str, known: Mapping[str, str] | None = None) -> str:
+    """Where the provider is, when `given` (perhaps nothing) is what its variable says; nothing when nobody says.
+
+    `known` are the variables that its public address may be made of.
+    """
+    base = given.strip().rstrip("/") or provider.base_url.format_map(known or {})
     if not base or not provider.path:
         return base
     return f"{_azure_origin(base, provider)}/{provider.path}"

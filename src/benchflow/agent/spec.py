@@ -119,7 +119,8 @@ class Install(Table):
 
     `{arch}` (x64, arm64) and `{musl}` (`-musl` or nothing) may stand in package names and in `bins`.
     `bins` says where a command is, for packages that do not say so themselves; paths are relative to the bundle.
-    `files` are files of ours that go into the bundle's root.
+    `files` are files of ours that go into the bundle's root. `scripts` are npm packages whose install scripts run when
+    the bundle is built; no other package's do.
     """
 
     npm: tuple[Pinned, ...] = ()
@@ -128,6 +129,7 @@ class Install(Table):
     python: str = ""
     bins: dict[str, str] = Field(default_factory=dict)
     files: tuple[str, ...] = ()
+    scripts: tuple[str, ...] = ()
 
     @model_validator(mode="after")
     def _runtime(self) -> Self:
@@ -135,6 +137,8 @@ class Install(Table):
             raise ValueError("an agent comes from npm or from PyPI, not from both")
         if self.pypi and not self.python:
             raise ValueError("packages from PyPI need `python`, such as python = '3.12'")
+        if self.scripts and not self.npm:
+            raise ValueError("`scripts` names packages from npm, and there are none")
         return self
 
     @property
@@ -179,6 +183,22 @@ class Session(Table):
     mode: str = ""
 
 
+class Bearer(Table):
+    """How another than the agent can use its login: with the token as `Authorization: Bearer` at `base_url`.
+
+    `token` is where a login file, which is JSON, has it, and `expires` where it has its end (seconds or milliseconds
+    since 1970; a token that is a JWT says so itself). `headers` go along, each with what is found at its path in the
+    file or in the claims of the token. `env` is the variable in which the agent takes a token for another address;
+    without it, it takes one as it takes a key.
+    """
+
+    base_url: str
+    token: tuple[str, ...] = ()
+    expires: tuple[str, ...] = ()
+    headers: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    env: str = ""
+
+
 class Credential(Table):
     """One way to pay for the model; the first one found is taken.
 
@@ -186,7 +206,7 @@ class Credential(Table):
     agent itself can use. `file` is a login file of the agent's own command line, relative to the home folder.
     `login` is the command that makes it. `also` are variables that go along when they are set. `auth` is what
     templates see as `{auth}`. Without `provider` it is good for whichever provider the model has, and `base_url` is the
-    variable that may say where that is.
+    variable that may say where that is. With `bearer` a token or a login stays outside the sandbox where it can.
     """
 
     provider: str = ""
@@ -197,6 +217,7 @@ class Credential(Table):
     login: str = ""
     also: tuple[str, ...] = ()
     auth: str = ""
+    bearer: Bearer | None = None
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:

@@ -6,27 +6,18 @@ that all processes see; it is freed when its holder dies, and the next one remov
 
 from __future__ import annotations
 
-import asyncio
-import fcntl
-import os
 import shutil
 import tempfile
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
 
 from benchflow.agent.process import in_thread
+from benchflow.locks import locked
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
-
-LOCK_INTERVAL = 0.1
-"""Seconds between looks at a lock that another process holds. The kernel has no event for it that could be awaited."""
+    from collections.abc import Awaitable, Callable
 
 _SCRATCH = ".building"
-
-_locks: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Path, asyncio.Lock]] = WeakKeyDictionary()
 
 
 async def ensure(store: Path, name: str, build: Callable[[Path], Awaitable[None]]) -> Path:
@@ -39,7 +30,7 @@ async def ensure(store: Path, name: str, build: Callable[[Path], Awaitable[None]
         return final
     scratch = store / _SCRATCH
     scratch.mkdir(parents=True, exist_ok=True)
-    async with _locked(scratch / f"{name}.lock"):
+    async with locked(scratch / f"{name}.lock"):
         if final.is_dir():
             return final
         for leftover in scratch.glob(f"{name}.tmp*"):
@@ -51,28 +42,6 @@ async def ensure(store: Path, name: str, build: Callable[[Path], Awaitable[None]
         finally:
             await in_thread(shutil.rmtree, folder, ignore_errors=True)
     return final
-
-
-@asynccontextmanager
-async def _locked(path: Path) -> AsyncIterator[None]:
-    """Exclusive in this process and between processes. Waiting for it can be cancelled."""
-    here = _locks.setdefault(asyncio.get_running_loop(), {}).setdefault(path, asyncio.Lock())
-    async with here:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            while not _try_lock(handle):  # noqa: ASYNC110 - see LOCK_INTERVAL
-                await asyncio.sleep(LOCK_INTERVAL)
-            yield
-        finally:
-            os.close(handle)
-
-
-def _try_lock(handle: int) -> bool:
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _publish(folder: Path, final: Path) -> None:
