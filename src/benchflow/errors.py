@@ -36,6 +36,12 @@ class ConfigError(BenchflowError):
     boundary = "config"
 
 
+class UserError(BenchflowError):
+    """A rollout's user, a callback of whoever asked for it, failed or answered something that is no prompt."""
+
+    boundary = "config"
+
+
 class TaskError(BenchflowError):
     """A task cannot be loaded, or its files contradict each other."""
 
@@ -163,3 +169,13 @@ class ModelRefused(ModelError):
     """Nothing more is sent to the model: its key is dead, its name unknown, or the budget is used up."""
 
     retryable = False
+
+
+class BudgetSpent(ModelRefused):
+    """A budget is used up. `scope` says whose (`rollout`, `job`), `kind` in what, `limit` how much it had."""
+
+    def __init__(self, message: str, *, scope: str, kind: str, limit: float | None = None) -> None:
+        super().__init__(message)
+        self.scope = scope
+        self.kind = kind
+        self.limit = limit

@@ -175,6 +175,17 @@ async def test_a_silent_agent_is_given_up(run: Run, monkeypatch: pytest.MonkeyPa
             await agent.prompt("hello", timeout=100, idle_timeout=0.2)
 
 
+async def test_a_turn_can_be_ended_for_another_reason(run: Run) -> None:
+    async def until() -> str:
+        return "it is enough"
+
+    async with run.agent("hanging", "polite") as agent:
+        with pytest.raises(AgentTimeout, match="it is enough"):
+            await agent.prompt("hello", until=until)
+    async with run.agent("echo") as agent:
+        assert (await agent.prompt("hello", until=asyncio.Event().wait)).stop_reason == "end_turn"  # type: ignore[arg-type]
+
+
 async def test_an_agent_that_waits_for_us_is_not_silent(run: Run) -> None:
     calls = [
         ["terminal/create", {"command": "sleep 2; echo done"}],

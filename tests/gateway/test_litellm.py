@@ -11,8 +11,13 @@ import openai
 import pytest
 import pytest_asyncio
 from aiohttp import web
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
 
+from benchflow.agent.catalog import get_agent
+from benchflow.agent.credentials import resolve_credentials
 from benchflow.errors import ModelError
+from benchflow.gateway.account import account_of
 from benchflow.gateway.litellm_bridge.translator import LiteLLMTranslator
 from benchflow.gateway.server import Gateway
 from benchflow.testing.model import wire
@@ -242,6 +247,99 @@ def check_private(pid: int, folder: Path, key: str) -> None:
 def check_gone(pid: int, folder: Path) -> None:
     assert not Path(f"/proc/{pid}").exists()
     assert not folder.exists()
+
+
+class Cloud:
+    """A double of Bedrock's Converse, of Vertex and of Google's token service: keeps what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str, Any]] = []
+
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        body = await request.text()
+        self.asked.append((request.path, request.headers.get("Authorization", ""), body))
+        if request.path == "/token":
+            return web.json_response({"access_token": "ya29.short-lived", "expires_in": 3600, "token_type": "Bearer"})
+        if request.path.endswith("/converse"):
+            said = {"output": {"message": {"role": "assistant", "content": [{"text": "From the cloud."}]}}}
+            usage = {"inputTokens": 1000, "outputTokens": 18, "totalTokens": 1018}
+            return web.json_response({**said, "stopReason": "end_turn", "usage": usage, "metrics": {"latencyMs": 1}})
+        content = {"role": "model", "parts": [{"text": "From the cloud."}]}
+        usage = {"promptTokenCount": 1000, "candidatesTokenCount": 18, "totalTokenCount": 1018}
+        return web.json_response({"candidates": [{"content": content, "finishReason": "STOP"}], "usageMetadata": usage})
+
+
+async def ask_cloud(bench: Bench, translator: LiteLLMTranslator, model: str, environ: dict[str, str]) -> Pass:
+    """Ask in the dialect of OpenAI's chat, on the account that the variables give."""
+    found = resolve_credentials(get_agent("opencode"), model, environ, Path("/nowhere"))
+    account = account_of(found, model)
+    assert account
+    gateway = await bench.gateway(Gateway(translator=Lent(translator)))
+    pass_ = gateway.admit(account, bench.ledger)
+    async with openai.AsyncOpenAI(base_url=f"{await bench.open(pass_)}/v1", api_key=pass_.token) as client:
+        answer = await client.chat.completions.create(
+            model=model.partition("/")[2], messages=[{"role": "user", "content": "hi"}]
+        )
+    assert answer.choices[0].message.content == "From the cloud."
+    return pass_
+
+
+@pytest.mark.parametrize(
+    ("keys", "authorization"),
+    [
+        ({"AWS_BEARER_TOKEN_BEDROCK": "bedrock-token-1"}, "Bearer bedrock-token-1"),
+        (
+            {"AWS_ACCESS_KEY_ID": "AKIAPLANTED", "AWS_SECRET_ACCESS_KEY": "planted-secret-1"},
+            "AWS4-HMAC-SHA256 Credential=AKIAPLANTED/",
+        ),
+    ],
+)
+async def test_bedrock_is_asked_with_a_token_or_with_a_signature(
+    bench: Bench, translator: LiteLLMTranslator, keys: dict[str, str], authorization: str
+) -> None:
+    cloud = Cloud()
+    environ = {**keys, "AWS_REGION": "eu-west-1", "BEDROCK_BASE_URL": await bench.provider(cloud.handle)}
+    await ask_cloud(bench, translator, "bedrock/amazon.nova-lite-v1:0", environ)
+    ((path, credential, body),) = cloud.asked
+    assert path == "/model/amazon.nova-lite-v1:0/converse"
+    assert credential.startswith(authorization)
+    assert "hi" in body
+    (made,) = bench.exchanges()
+    assert made["tokens"].items() >= {"input": 1000, "output": 18}.items()  # type: ignore[attr-defined]
+    text = bench.path.read_text()
+    assert not [value for value in keys.values() if value in text]
+
+
+async def test_vertex_is_asked_on_a_service_account(
+    bench: Bench, translator: LiteLLMTranslator, tmp_path: Path
+) -> None:
+    cloud = Cloud()
+    url = await bench.provider(cloud.handle)
+    private = rsa.generate_private_key(public_exponent=65537, key_size=2048).private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    account = {
+        "type": "service_account",
+        "project_id": "mine",
+        "private_key_id": "1",
+        "private_key": private.decode(),
+        "client_email": "agent@mine.example",
+        "token_uri": f"{url}/token",
+    }
+    file = tmp_path / "service-account.json"
+    file.write_text(json.dumps(account))
+    environ = {
+        "GOOGLE_APPLICATION_CREDENTIALS": str(file),
+        "GOOGLE_CLOUD_PROJECT": "mine",
+        "GOOGLE_CLOUD_LOCATION": "us-east5",
+        "VERTEX_BASE_URL": url,
+    }
+    await ask_cloud(bench, translator, "vertex/gemini-2.5-flash", environ)
+    (token_path, _, _), (path, credential, _) = cloud.asked
+    assert token_path == "/token"
+    assert path.endswith("/projects/mine/locations/us-east5/publishers/google/models/gemini-2.5-flash:generateContent")
+    assert credential == "Bearer ya29.short-lived"
+    assert "ya29.short-lived" not in bench.path.read_text()
 
 
 async def test_no_key_is_in_the_process_and_it_ends_with_its_gateway(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from benchflow.gateway.admission import Pass
 
 SCRIPT: list[Step] = [Think("First I look."), Run("ls", text="Looking."), Say("All done.")]
+LATER = time.strftime("%a %b %d %H:%M:%S UTC %Y", time.gmtime())
+"""What a clock says in the replay: in another form than in the recording."""
 SHELL = {"type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"]}
 DIALECTS: list[Dialect] = ["anthropic", "openai-chat", "openai-responses", "gemini"]
 
@@ -114,7 +117,7 @@ async def record(bench: Bench, dialect: Dialect, *, stream: bool) -> list[bytes]
         gateway = await bench.gateway()
         pass_ = gateway.admit(bench.account(model.url, dialect), bench.ledger)
         agent = Agent(bench, pass_, await bench.open(pass_), dialect, stream=stream)
-        answers = await agent.run("List the files.", "2026-11-15 10:00")
+        answers = await agent.run("List the files.", time.strftime("%Y-%m-%d %H:%M", time.gmtime()))
         assert len(model.turns) == 2
         await pass_.close()
     return answers
@@ -127,11 +130,12 @@ async def replaying(
     *,
     stream: bool,
     turns: int | None = None,
+    other_model: bool = False,
     url: str = "http://127.0.0.1:9",
 ) -> tuple[Agent, Replayer, Ledger]:
     """An agent whose provider is the recording; the provider itself is at a closed port, unless given."""
     gateway = await bench.gateway()
-    replayer = Replayer.from_file(bench.path, turns=turns)
+    replayer = Replayer.from_file(bench.path, turns=turns, other_model=other_model)
     ledger = Ledger(path)
     pass_ = gateway.admit(bench.account(url, dialect), ledger, substitute=replayer)
     return Agent(bench, pass_, await bench.open(pass_), dialect, stream=stream), replayer, ledger
@@ -144,7 +148,7 @@ async def test_the_same_agent_gets_the_same_answers(
 ) -> None:
     recorded = await record(bench, dialect, stream=stream)
     agent, replayer, ledger = await replaying(bench, dialect, tmp_path / "again.jsonl", stream=stream)
-    answers = await agent.run("List the\n files.", "2027-01-01T00:00:00Z")
+    answers = await agent.run("List the\n files.", LATER)
     assert replayer.unused == 0
     assert agent.pass_.tripped is None
     for before, after in zip(recorded, answers, strict=True):
@@ -165,14 +169,14 @@ async def test_the_first_request_that_differs_ends_it_with_the_difference(
 ) -> None:
     await record(bench, dialect, stream=False)
     agent, replayer, ledger = await replaying(bench, dialect, tmp_path / "again.jsonl", stream=False)
-    await agent.run("List the files.", "2027-01-01", result="b.txt")
+    await agent.run("List the files.", LATER, result="b.txt")
     trip = agent.pass_.tripped
     assert trip is not None
     assert trip.kind == "replay"
     assert "the replay ends at turn 2" in trip.message
     assert "a.txt" in trip.message
     assert "b.txt" in trip.message
-    raw, status = await agent.ask(agent.first("List the files.", "2027-01-01"))
+    raw, status = await agent.ask(agent.first("List the files.", LATER))
     assert status == 400
     assert b"the replay ends at turn 2" in raw
     assert replayer.unused == 1
@@ -182,8 +186,8 @@ async def test_the_first_request_that_differs_ends_it_with_the_difference(
 async def test_an_agent_that_wants_more_than_was_recorded_is_told(bench: Bench, tmp_path: Path) -> None:
     await record(bench, "anthropic", stream=False)
     agent, _, ledger = await replaying(bench, "anthropic", tmp_path / "again.jsonl", stream=False)
-    await agent.run("List the files.", "2027-01-01")
-    raw, status = await agent.ask(agent.first("List the files.", "2027-01-01"))
+    await agent.run("List the files.", LATER)
+    raw, status = await agent.ask(agent.first("List the files.", LATER))
     assert (status, b"more answers than were recorded" in raw) == (400, True)
     ledger.close()
 
@@ -203,13 +207,13 @@ async def test_a_request_that_was_given_up_is_given_up_again(bench: Bench, tmp_p
         pass_ = gateway.admit(bench.account(slow.url, "anthropic"), bench.ledger)
         agent = Agent(bench, pass_, await bench.open(pass_), "anthropic", stream=True)
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(agent.ask(agent.second("Never mind.", "2026-11-15", "x")), 0.2)
+            await asyncio.wait_for(agent.ask(agent.second("Never mind.", LATER, "x")), 0.2)
         await pass_.close()
     await record(bench, "anthropic", stream=True)
     agent, _, ledger = await replaying(bench, "anthropic", tmp_path / "again.jsonl", stream=True)
     with pytest.raises(TimeoutError):
-        await asyncio.wait_for(agent.ask(agent.second("Never mind.", "2027-01-01", "x")), 0.2)
-    await agent.run("List the files.", "2027-01-01")
+        await asyncio.wait_for(agent.ask(agent.second("Never mind.", LATER, "x")), 0.2)
+    await agent.run("List the files.", LATER)
     assert agent.pass_.tripped is None
     ledger.close()
 
@@ -218,10 +222,10 @@ async def test_after_some_turns_another_model_goes_on(bench: Bench, tmp_path: Pa
     await record(bench, "anthropic", stream=True)
     async with ModelServer([Run("ls"), Say("I took over.")]) as live:
         agent, _, ledger = await replaying(
-            bench, "anthropic", tmp_path / "again.jsonl", stream=True, turns=1, url=live.url
+            bench, "anthropic", tmp_path / "again.jsonl", stream=True, turns=1, other_model=True, url=live.url
         )
         agent.model = "another-model"
-        _, second = await agent.run("List the files.", "2027-01-01", result="something else")
+        _, second = await agent.run("List the files.", LATER, result="something else")
         texts = "".join(
             event["delta"].get("text", "") for event in said(second, stream=True) if "text" in str(event.get("delta"))
         )

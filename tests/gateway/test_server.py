@@ -220,7 +220,26 @@ async def test_an_account_is_made_from_credentials(tmp_path: Path) -> None:
     )
     assert "sk-secret-value" not in repr(account)
     login = resolve_credentials(get_agent("claude"), None, {"CLAUDE_CODE_OAUTH_TOKEN": "oauth-token"}, tmp_path)
-    assert account_of(login, None) is None
+    account = account_of(login, None)
+    assert account is not None
+    assert account.bearer
+    opaque = resolve_credentials(get_agent("codex"), None, {"CODEX_ACCESS_TOKEN": "opaque-token"}, tmp_path)
+    assert account_of(opaque, None) is None
+
+
+async def test_the_token_of_a_login_is_sent_with_what_belongs_to_it(bench: Bench, model: ModelServer) -> None:
+    gateway = await bench.gateway()
+    account = bench.account(model.url, "anthropic", bearer=True, headers={"account-id": "mine"})
+    pass_ = gateway.admit(account, bench.ledger)
+    root = await bench.open(pass_)
+    theirs = {"x-api-key": pass_.token, "Account-Id": "another", "Authorization": "Bearer other"}
+    async with bench.http.post(f"{root}/v1/messages", json=ASK, headers=theirs) as reply:
+        assert reply.status == 200
+    (seen,) = [request.headers for request in model.turns]
+    named = {name.lower(): value for name, value in seen.items()}
+    assert named["authorization"] == f"Bearer {account.api_key.get_secret_value()}"
+    assert named["account-id"] == "mine"
+    assert "x-api-key" not in named
 
 
 def test_loading_the_gateway_loads_neither_prices_nor_translators() -> None:

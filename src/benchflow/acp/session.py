@@ -12,7 +12,7 @@ import asyncio
 import math
 from dataclasses import dataclass, field
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from acp.meta import AGENT_METHODS, CLIENT_METHODS, PROTOCOL_VERSION
 
@@ -28,7 +28,7 @@ from benchflow.trajectory.events import event
 from benchflow.trajectory.updates import UpdateTranslator
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
     from types import TracebackType
 
     from benchflow.acp.choices import Choice, ModelWay
@@ -154,19 +154,21 @@ class Session:
         *,
         timeout: float | None = None,
         idle_timeout: float | None = IDLE_TIMEOUT,
+        until: Callable[[], Coroutine[None, None, str]] | None = None,
     ) -> TurnResult:
         """One turn: a text, or content blocks as the protocol has them, and the agent works until it stops.
 
-        When `timeout` seconds are over, or nothing came for `idle_timeout` seconds, the turn is cancelled; an agent
-        that does not end it within `CANCEL_GRACE` is killed. Either way AgentTimeout is raised and the events so far
-        stand. Cancelling this call itself leaves the agent in its turn: close the session then.
+        When `timeout` seconds are over, nothing came for `idle_timeout` seconds, or `until` returns with a reason, the
+        turn is cancelled; an agent that does not end it within `CANCEL_GRACE` is killed. Either way AgentTimeout is
+        raised and the events so far stand. Cancelling this call itself leaves the agent in its turn: close the session
+        then.
         """
         blocks = [{"type": "text", "text": prompt}] if isinstance(prompt, str) else [dict(block) for block in prompt]
         texts = [str(block["text"]) for block in blocks if block.get("type") == "text"]
         self._record(event("prompt", text="\n".join(texts), content=None if isinstance(prompt, str) else blocks))
         self._requests.cancelling = False
         try:
-            reply = await self._turn(blocks, timeout, idle_timeout)
+            reply = await self._turn(blocks, timeout, idle_timeout, until)
         except BenchflowError as error:
             self._record(event("error", kind=type(error).__name__, message=error.message))
             raise
@@ -221,23 +223,35 @@ class Session:
             raise ACPError(message, stderr=self.stderr, hint=hint)
 
     async def _turn(
-        self, blocks: Sequence[Mapping[str, object]], timeout: float | None, idle_timeout: float | None
+        self,
+        blocks: Sequence[Mapping[str, object]],
+        timeout: float | None,
+        idle_timeout: float | None,
+        until: Callable[[], Coroutine[None, None, str]] | None,
     ) -> TurnResult:
         turn = asyncio.create_task(self._call("session_prompt", {"sessionId": self.id, "prompt": blocks}))
+        over = asyncio.create_task(until()) if until else None
         try:
-            late = await self._until_late(turn, timeout, idle_timeout)
+            late = await self._until_late(turn, over, timeout, idle_timeout)
             if late is not None:
                 await self._give_up(turn)
                 raise AgentTimeout(late, stderr=self.stderr)
             return self._ended(turn.result())
         finally:
-            turn.cancel()
-            await asyncio.gather(turn, return_exceptions=True)
+            tasks: list[asyncio.Task[Any]] = [turn] if over is None else [turn, over]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _until_late(
-        self, turn: asyncio.Task[dict[str, object]], timeout: float | None, idle_timeout: float | None
+        self,
+        turn: asyncio.Task[dict[str, object]],
+        over: asyncio.Task[str] | None,
+        timeout: float | None,
+        idle_timeout: float | None,
     ) -> str | None:
         """Wait for the turn to end, or for its time to be over: then says which."""
+        tasks: set[asyncio.Task[Any]] = {turn} if over is None else {turn, over}
         clock = asyncio.get_running_loop().time
         started = clock()
         while True:
@@ -248,9 +262,12 @@ class Session:
             if clock() >= idles:
                 return f"the agent sent nothing for {idle_timeout:g} s"
             wait = min(ends, idles) - clock()
-            done, _ = await asyncio.wait({turn}, timeout=None if wait == math.inf else wait)
-            if done:
+            limit = None if wait == math.inf else wait
+            done, _ = await asyncio.wait(tasks, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
+            if turn in done:
                 return None
+            if over in done:
+                return over.result()
 
     async def _give_up(self, turn: asyncio.Task[dict[str, object]]) -> None:
         """Cancel the turn and, if that does not end it, the agent."""

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from benchflow.gateway.body import read_question
-from benchflow.gateway.clock import Clock
 from benchflow.gateway.dialects.table import DIALECTS
 from benchflow.gateway.door import HELD_LIMIT, check_path, check_token, greet, read_body
 from benchflow.gateway.flight import Flight
@@ -68,7 +67,6 @@ class Pass:
         self.refused = 0
         self._books = books
         self._router = router
-        self._clock = Clock()
         self._closed = False
         self._held = 0
         self._busy = 0
@@ -95,22 +93,22 @@ class Pass:
     @property
     def usage(self) -> Usage:
         """What was used so far."""
-        return self._books.budgets[0].usage
+        return self._books.tally.usage
 
     @property
     def waiting_seconds(self) -> float:
         """How long the provider was waited for, so far."""
-        return self._clock.seconds
+        return self._books.tally.clock.seconds
 
     @property
     def alarm(self) -> Alarm:
         """Rings when requests begin to be refused."""
-        return self._books.alarm
+        return self._books.tally.alarm
 
     @property
     def tripped(self) -> Trip | None:
         """Why requests are refused, if they are."""
-        return self._books.alarm.trip
+        return self._books.tally.trip
 
     @property
     def closed(self) -> bool:
@@ -173,9 +171,13 @@ class Pass:
             question = read_question(raw, request.headers.get("content-encoding", ""), route)
             self._check_open(visitor.dialect, question.model)
             if question.model and not self._books.account.allows(question.model):
-                raise Refusal(404, f"the model {question.model!r} is not one that this rollout was configured for")
+                self._books.tally.stranger(question.model)
+                said = f"the model {question.model!r} is not one that this rollout was configured for"
+                raise Refusal(404, f"{said} (allow_models)")
             upstream = await self._router(route)
         except Refusal as refusal:
+            if refusal.status == 502:
+                self._books.tally.starved = refusal.message
             self._note(request, visitor, refusal)
             raise
         else:
@@ -186,7 +188,7 @@ class Pass:
 
     async def _fly(self, request: web.BaseRequest, flight: Flight) -> web.StreamResponse:
         try:
-            with self._clock.waiting():
+            with self._books.tally.clock.waiting():
                 return await flight.answer(request)
         finally:
             flight.land(closed=self._closed)
@@ -197,10 +199,10 @@ class Pass:
             raise Refusal(401, "the rollout that this token was made for has ended")
         books = self._books
         spent = (trip for budget in books.budgets if (trip := budget.reached()))
-        trip = books.alarm.trip or books.line.trip(model) or next(spent, None)
+        trip = books.tally.trip or books.line.trip(model) or next(spent, None)
         if trip is None:
             return
-        books.alarm.ring(trip)
+        books.tally.alarm.ring(trip)
         status = {"key": 401, "model": 404, "replay": 400}.get(trip.kind, dialect.spent_status)
         raise Refusal(status, trip.message)
 

@@ -11,10 +11,15 @@ TripKind = Literal["cost", "tokens", "unmetered", "key", "billing", "model", "re
 
 @dataclass(frozen=True, slots=True)
 class Trip:
-    """A reason to stop. A `fatal` one holds for every rollout on the same account: nothing of theirs can succeed."""
+    """A reason to stop. A `fatal` one holds for every rollout on the same account: nothing of theirs can succeed.
+
+    Where a budget is used up, `scope` says whose it was (`rollout`, `job`) and `limit` how much it had.
+    """
 
     kind: TripKind
     message: str
+    scope: str = ""
+    limit: float | None = None
 
     @property
     def fatal(self) -> bool:

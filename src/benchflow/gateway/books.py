@@ -22,23 +22,26 @@ if TYPE_CHECKING:
     from benchflow.gateway.ledger import Ledger
     from benchflow.gateway.line import Line
     from benchflow.gateway.refusal import Refusal
+    from benchflow.gateway.tally import Tally
     from benchflow.gateway.tokens import Tokens
 
 
 @dataclass(frozen=True, slots=True)
 class Books:
-    """The books of one pass. `alarm` is its own, `job_alarm` that of everything on this gateway."""
+    """The books of one pass. `tally` is its rollout's; `alarm` is that of everything on this gateway."""
 
     account: Account
     line: Line
     ledger: Ledger
     budgets: Sequence[Budget]
+    tally: Tally
     alarm: Alarm
-    job_alarm: Alarm
 
-    def stop_everything(self, trip: Trip) -> None:
-        self.alarm.ring(trip)
-        self.job_alarm.ring(trip)
+    def stop(self, trip: Trip) -> None:
+        """Nothing more is sent for this rollout; if the reason is a fatal one, for nobody on this account."""
+        self.tally.alarm.ring(trip)
+        if trip.fatal:
+            self.alarm.ring(trip)
 
     def refuse(self, method: str, visitor: Visitor, refusal: Refusal) -> None:
         """Write down a request that went no further than the door."""
@@ -61,6 +64,8 @@ class Books:
         document = capture.document() if capture else None
         if capture:
             record.response = capture.to_json(document if self.ledger.room(capture.kept) else None)
+        for budget in self.budgets:
+            budget.usage.retries += len(record.retries)
         if route.operation == "generate" and sent and record.ended != "failed" and (record.status or 200) < 300:
             self._charge(record, route.dialect.tokens(document or {}), document or {})
         self._append(record)
@@ -69,7 +74,7 @@ class Books:
         try:
             self.ledger.append(record)
         except BenchflowError as error:
-            self.alarm.ring(Trip("ledger", error.message))
+            self.stop(Trip("ledger", error.message))
 
     def _charge(self, record: Exchange, tokens: Tokens | None, document: Json) -> None:
         answered = document.get("model") or document.get("modelVersion")
@@ -82,8 +87,6 @@ class Books:
             record.cost = self._cost(record, tokens, document.get("service_tier"))
         for budget in self.budgets:
             budget.charge(tokens, record.cost)
-            if trip := budget.reached():
-                self.alarm.ring(trip)
 
     def _cost(self, record: Exchange, tokens: Tokens, tier: object) -> float | None:
         """Dollars, by the name under which the provider answered, else by the one that was asked for."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from benchflow.gateway.alarm import Alarm, Trip
-from benchflow.gateway.price import price_table
 from benchflow.gateway.tokens import Tokens
 
 UNMETERED_ALLOWED = 5
@@ -30,13 +29,17 @@ class Limits:
 
 @dataclass(slots=True)
 class Usage:
-    """Running totals. `unmetered` answers reported no tokens, `unpriced` ones have no known price."""
+    """Running totals. `unmetered` answers reported no tokens, `unpriced` ones have no known price.
+
+    `requests` are those that a model answered; `retries` are attempts that a provider was too busy for, or unreachable.
+    """
 
     requests: int = 0
     tokens: Tokens = field(default_factory=Tokens)
     priced: float = 0.0
     unmetered: int = 0
     unpriced: int = 0
+    retries: int = 0
 
     @property
     def cost(self) -> float | None:
@@ -50,9 +53,10 @@ class Usage:
             **{f"{kind}_tokens": count for kind, count in self.tokens.to_json().items() if kind != "web_searches"},
             "web_searches": self.tokens.web_searches,
             "cost_usd": self.cost,
+            "priced_usd": self.priced,
+            "retries": self.retries,
             "unmetered_requests": self.unmetered,
             "unpriced_requests": self.unpriced,
-            "prices": price_table(),
         }
 
     def add(self, tokens: Tokens | None, cost: float | None) -> None:
@@ -65,11 +69,21 @@ class Usage:
 
 
 class Budget:
-    """A limit and what was charged to it; may be shared by many passes. Its alarm rings when the limit is reached."""
+    """A limit and what was charged to it; may be shared by many passes. Its alarm rings when the limit is reached.
 
-    def __init__(self, limits: Limits | None = None, *, name: str = "rollout", alarm: Alarm | None = None) -> None:
+    `name` says whose it is; `spent` is what was used of it before.
+    """
+
+    def __init__(
+        self,
+        limits: Limits | None = None,
+        *,
+        name: str = "rollout",
+        alarm: Alarm | None = None,
+        spent: Usage | None = None,
+    ) -> None:
         self.limits = limits or Limits()
-        self.usage = Usage()
+        self.usage = spent or Usage()
         self.alarm = alarm or Alarm()
         self._name = name
 
@@ -85,17 +99,16 @@ class Budget:
         bearable = max(UNMETERED_ALLOWED, UNMETERED_SHARE * usage.requests)
         if limits.max_cost is not None:
             if usage.priced >= limits.max_cost:
-                said = f"${usage.priced:.4f} of ${limits.max_cost:g}"
-                return Trip("cost", f"the {self._name}'s budget is used up: {said} (max_cost)")
+                said = f"${usage.priced:.4f} of ${limits.max_cost:g} (max_cost)"
+                return Trip("cost", f"the {self._name}'s budget is used up: {said}", self._name, limits.max_cost)
             if usage.unpriced > bearable:
-                return self._unmetered("max_cost", f"{usage.unpriced} answers have no known price")
+                said = f"max_cost cannot be kept: {usage.unpriced} answers have no known price"
+                return Trip("unmetered", f"the {self._name}'s {said}", self._name, limits.max_cost)
         if limits.max_tokens is not None:
             if usage.tokens.total >= limits.max_tokens:
-                said = f"{usage.tokens.total} of {limits.max_tokens} tokens"
-                return Trip("tokens", f"the {self._name}'s budget is used up: {said} (max_tokens)")
+                said = f"{usage.tokens.total} of {limits.max_tokens} tokens (max_tokens)"
+                return Trip("tokens", f"the {self._name}'s budget is used up: {said}", self._name, limits.max_tokens)
             if usage.unmetered > bearable:
-                return self._unmetered("max_tokens", f"{usage.unmetered} answers reported no usage")
+                said = f"max_tokens cannot be kept: {usage.unmetered} answers reported no usage"
+                return Trip("unmetered", f"the {self._name}'s {said}", self._name, limits.max_tokens)
         return None
-
-    def _unmetered(self, limit: str, why: str) -> Trip:
-        return Trip("unmetered", f"the {self._name}'s {limit} cannot be kept: {why}")

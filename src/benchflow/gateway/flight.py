@@ -86,7 +86,7 @@ class Flight:
         except Refusal as refusal:
             self.record.ended, self.record.error = "refused", refusal.message
             if refusal.trip:
-                self._books.alarm.ring(refusal.trip)
+                self._books.stop(refusal.trip)
             return self._own(refusal.status, refusal.message)
         except UpstreamError as error:
             self.record.error = str(error)
@@ -117,6 +117,7 @@ class Flight:
                 except UpstreamError as error:
                     failures += 1
                     if not error.unsent or failures >= CONNECT_ATTEMPTS:
+                        self._books.tally.starved = str(error) if error.unsent else ""
                         raise
                     self.record.retries.append({"error": str(error)})
                     wait = CONNECT_WAIT * 2 ** (failures - 1)
@@ -138,7 +139,8 @@ class Flight:
             async with asyncio.timeout(max(0.0, left)):
                 await stack.enter_async_context(self._books.line.pace.turn())
         except TimeoutError:
-            raise Refusal(429, f"{self._upstream.name} is busy, and was for {RETRY_SECONDS:g} s") from None
+            self._books.tally.starved = f"{self._upstream.name} is busy, and was for {RETRY_SECONDS:g} s"
+            raise Refusal(429, self._books.tally.starved) from None
         finally:
             self.record.waited += self._loop.time() - asked
 
@@ -154,6 +156,7 @@ class Flight:
             if self._elapsed() + wait <= RETRY_SECONDS:
                 self.record.retries.append({"status": fault.status, "retry_after": asked})
                 return None, 0.0  # the pace lets nobody through before the time
+            self._books.tally.starved = f"{self._upstream.name} is too busy (HTTP {fault.status})"
         self._capture = Capture(self._call.route.dialect, fault.headers)
         self._capture.feed(fault.raw)
         self.record.ended = "complete"
@@ -181,7 +184,7 @@ class Flight:
                 return None
         if not self._books.line.condemn(trip, model, certain=status == 401 or verdict == "billing"):
             return None
-        self._books.stop_everything(trip)
+        self._books.stop(trip)
         return trip
 
     async def _pass_on(self, request: web.BaseRequest, reply: Reply) -> web.StreamResponse:
@@ -189,6 +192,7 @@ class Flight:
         books = self._books
         books.line.pace.went_well()
         books.line.worked(self._call.question.model)
+        books.tally.starved = ""
         self._capture = capture = Capture(self._call.route.dialect, CIMultiDict(reply.headers))
         response = web.StreamResponse(status=reply.status, headers=_headers(reply.headers))
         self._response = response

@@ -51,6 +51,11 @@ class Pace:
         """How many requests may run at the same time; None while the provider never complained."""
         return None if self._window is None else max(1, int(self._window))
 
+    @property
+    def room(self) -> int | None:
+        """How many may ask now: none while the provider wants to be left alone, then as many as `window` says."""
+        return 0 if self._resume > asyncio.get_running_loop().time() else self.window
+
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
         """One request, from when it may be sent to the end of its answer."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING
@@ -27,15 +28,20 @@ _THEIR_NAMES: Mapping[str, str] = {
 
 @cache
 def price_table() -> str:
-    """The name of the table and its edition."""
-    return f"genai-prices {version('genai-prices')}"
+    """The name of the table, its edition and the date of the newest price in it."""
+    from genai_prices.data_snapshot import get_snapshot
+
+    today = datetime.now(UTC).date()
+    models = (model for provider in get_snapshot().providers for model in provider.models)
+    prices = (one for model in models if isinstance(model.prices, list) for one in model.prices)
+    dates = (getattr(one.constraint, "start_date", None) for one in prices)
+    newest = max((date for date in dates if date and date <= today), default=None)
+    return f"genai-prices {version('genai-prices')}" + (f" ({newest})" if newest else "")
 
 
 def load_prices() -> None:
     """Load the table, which takes a moment, ahead of its first use."""
-    from genai_prices.data_snapshot import get_snapshot
-
-    get_snapshot()
+    price_table()
 
 
 def price(provider: str, model: str, tokens: Tokens, *, tier: str = "") -> Decimal | None:

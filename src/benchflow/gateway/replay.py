@@ -4,7 +4,8 @@ A request is answered with what the recording has for one of the same substance,
 their order; the order between different requests does not matter, because agents ask for helpers at the same time. A
 request that was given up when it was recorded stays open until it is given up again. The first request that the
 recording does not have ends the replay, with the difference to what was expected. With `turns` the replay ends after
-that many turns of the conversation, and the provider itself goes on.
+that many turns of the conversation, and the provider itself goes on. If that is with another model, only the
+conversation is compared: instructions, tools and parameters are what an agent makes for each model.
 """
 
 from __future__ import annotations
@@ -14,14 +15,16 @@ import json
 from collections import defaultdict, deque
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Self
 
 from benchflow.errors import ConfigError
 from benchflow.gateway.alarm import Trip
 from benchflow.gateway.dialects.base import get
 from benchflow.gateway.ledger import read_exchanges
+from benchflow.gateway.moment import Span
 from benchflow.gateway.refusal import Refusal
-from benchflow.gateway.substance import digest, first_difference, substance
+from benchflow.gateway.substance import conversation, digest, first_difference, substance
 from benchflow.gateway.upstream import Reply
 
 if TYPE_CHECKING:
@@ -43,25 +46,35 @@ class _Recorded:
 
 
 class Replayer:
-    """Stands in for a provider in one rollout (see `Gateway.admit`). `unused` counts answers nobody asked for yet."""
+    """Stands in for a provider in one rollout (see `Gateway.admit`).
+
+    `n_turns` is how many turns the recording has; `unused` counts answers nobody asked for yet; `difference` is how the
+    request that ended the replay differs.
+    """
 
     name = "replay"
     free = True
 
-    def __init__(self, exchanges: Iterable[Json], *, turns: int | None = None) -> None:
+    def __init__(self, exchanges: Iterable[Json], *, turns: int | None = None, other_model: bool = False) -> None:
+        self.difference: str | None = None
         self._turns = turns
+        self._other_model = other_model
         self._given = 0
+        self._began = datetime.now(UTC)
         self._waiting: dict[str, deque[_Recorded]] = defaultdict(deque)
         self._order: list[_Recorded] = []
-        for exchange in exchanges:
-            if (recorded := _read(exchange, any_model=turns is not None)) is not None:
+        kept = [(exchange, _moment(exchange)) for exchange in exchanges]
+        begin = min((moment for _, moment in kept), default=self._began)
+        for exchange, moment in kept:
+            if (recorded := _read(exchange, Span(begin, moment), other_model=other_model)) is not None:
                 self._order.append(recorded)
                 self._waiting[digest(recorded.asked)].append(recorded)
+        self.n_turns = sum(one.is_turn and one.answer is not None for one in self._order)
 
     @classmethod
-    def from_file(cls, path: Path, *, turns: int | None = None) -> Self:
+    def from_file(cls, path: Path, *, turns: int | None = None, other_model: bool = False) -> Self:
         """The replay of a ledger. Raises ConfigError when there is nothing in it to replay."""
-        made = cls(read_exchanges(path), turns=turns)
+        made = cls(read_exchanges(path), turns=turns, other_model=other_model)
         if not any(one.answer for one in made._order):
             raise ConfigError(f"{path}: no recorded answers of a model", hint="replay a rollout that used the gateway")
         return made
@@ -94,8 +107,10 @@ class Replayer:
         asked = _asked(
             call.route.dialect.name,
             call.route.operation,
-            "" if self._turns is not None else call.question.model,
+            call.question.model,
             call.question.document,
+            Span(self._began, datetime.now(UTC)),
+            other_model=self._other_model,
         )
         if found := self._waiting.get(digest(asked)):
             recorded = next((one for one in found if one.answer is not None), found[0])
@@ -105,12 +120,12 @@ class Replayer:
             return recorded
         if call.route.operation != "generate":
             raise Refusal(404, "the recording does not have this request")
-        message = self._difference(asked)
-        raise Refusal(400, message, trip=Trip("replay", message))
+        self.difference = self.difference or self._differs(asked)
+        raise Refusal(400, self.difference, trip=Trip("replay", self.difference))
 
-    def _difference(self, asked: Json) -> str:
+    def _differs(self, asked: Json) -> str:
         """How a request that was not recorded differs from the one that was next."""
-        turn = _is_turn(asked["body"])
+        turn = asked["is_turn"]
         alike = [one for one in self._order if one.asked["operation"] == "generate" and one.answer is not None]
         expected = next((one for one in alike if one.is_turn == turn), next(iter(alike), None))
         if expected is None:
@@ -119,14 +134,22 @@ class Replayer:
         return f"the replay ends at turn {number}: {first_difference(expected.asked, asked)}"
 
 
-def _read(exchange: Json, *, any_model: bool) -> _Recorded | None:
+def _moment(exchange: Json) -> datetime:
+    """When it was asked."""
+    try:
+        return datetime.fromisoformat(str(exchange.get("ts"))).astimezone(UTC)
+    except ValueError:
+        return datetime.fromtimestamp(0, UTC)
+
+
+def _read(exchange: Json, span: Span, *, other_model: bool) -> _Recorded | None:
     """A recorded exchange that can be given again: its request and answer were kept whole, or it was given up."""
     answer, body, status = get(exchange, "response", "body"), get(exchange, "request", "body"), exchange.get("status")
     if not isinstance(body, dict):
         return None
-    model = "" if any_model else exchange.get("model")
-    asked = _asked(exchange.get("dialect"), exchange.get("operation"), model, body)
-    turn = _is_turn(asked["body"])
+    about = exchange.get("dialect"), exchange.get("operation"), exchange.get("model")
+    asked = _asked(*about, body, span, other_model=other_model)
+    turn = bool(asked["is_turn"])
     if exchange.get("ended") in ("left", "closed"):
         return _Recorded(asked, turn)
     whole = exchange.get("ended") == "complete" and get(exchange, "response", "truncated") is not True
@@ -137,14 +160,12 @@ def _read(exchange: Json, *, any_model: bool) -> _Recorded | None:
     )
 
 
-def _asked(dialect: object, operation: object, model: object, body: Json) -> Json:
-    bare = {key: value for key, value in body.items() if key != "model"}
-    return {"dialect": dialect, "operation": operation, "model": model, "body": substance(bare)}
-
-
-def _is_turn(body: object) -> bool:
-    """Whether a request belongs to the conversation: those of helpers, for titles and the like, offer no tools."""
-    return bool(get(body, "tools"))
+def _asked(dialect: object, operation: object, model: object, body: Json, span: Span, *, other_model: bool) -> Json:
+    """What a request asks, in substance. Those of helpers, such as for titles, offer no tools: they are no turns."""
+    about = {"dialect": dialect, "operation": operation, "is_turn": bool(get(body, "tools"))}
+    if other_model:
+        return {**about, "body": substance(conversation(body), span)}
+    return {**about, "model": model, "body": substance({key: body[key] for key in body if key != "model"}, span)}
 
 
 def _reply(status: int, kind: str, *chunks: bytes) -> Reply:

@@ -23,6 +23,7 @@ from benchflow.gateway.budget import Budget, Limits
 from benchflow.gateway.line import Line
 from benchflow.gateway.price import load_prices
 from benchflow.gateway.refusal import Refusal
+from benchflow.gateway.tally import Tally
 from benchflow.gateway.upstream import HttpUpstream, Sessions
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from benchflow.gateway.account import Account
+    from benchflow.gateway.alarm import Trip
+    from benchflow.gateway.budget import Usage
     from benchflow.gateway.dialects.base import Route
     from benchflow.gateway.ledger import Ledger
     from benchflow.gateway.pace import Pace
@@ -40,15 +43,21 @@ if TYPE_CHECKING:
 class Gateway:
     """Serves from `async with` to its end, which closes every pass.
 
-    `limits` are those of everything together. `pace`, if given, is shared by all accounts; otherwise each has its own.
+    `limits` are those of everything together, of which `spent` was used before. `pace`, if given, is shared by all
+    accounts; otherwise each has its own.
     """
 
     def __init__(
-        self, *, limits: Limits | None = None, pace: Pace | None = None, translator: Translator | None = None
+        self,
+        *,
+        limits: Limits | None = None,
+        spent: Usage | None = None,
+        pace: Pace | None = None,
+        translator: Translator | None = None,
     ) -> None:
         self.alarm = Alarm()
         """Rings when the job must end: its budget is used up, or nothing on an account can succeed."""
-        self.budget = Budget(limits, name="job", alarm=self.alarm)
+        self.budget = Budget(limits, name="job", alarm=self.alarm, spent=spent)
         self._pace = pace
         self._translator = translator
         self._lines: dict[tuple[str, str], Line] = {}
@@ -57,7 +66,6 @@ class Gateway:
         self._prices: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
-        self._prices = asyncio.create_task(asyncio.to_thread(load_prices))
         return self
 
     async def __aexit__(
@@ -79,19 +87,21 @@ class Gateway:
         ledger: Ledger,
         limits: Limits | None = None,
         *,
+        tally: Tally | None = None,
         budgets: Sequence[Budget] = (),
         substitute: Substitute | None = None,
     ) -> Pass:
         """A pass to the models of `account`, good until it is closed.
 
-        `limits` are its own; `budgets` are shared with others, beside the job's. `substitute` answers in the provider's
-        place, whatever the dialect, until it is finished: a `Replayer`, say. The ledger stays the caller's, to be
-        closed after the pass.
+        `limits` are its own, unless it shares a `tally` with the other passes of its rollout; `budgets` are shared with
+        others, beside the job's. `substitute` answers in the provider's place, whatever the dialect, until it is
+        finished: a `Replayer`, say. The ledger stays the caller's, to be closed after the pass.
         """
-        line = self._lines.setdefault(account.identity, Line(self._pace))
-        alarm = Alarm()
-        own = Budget(limits, alarm=alarm)
-        books = Books(account, line, ledger, (own, *budgets, self.budget), alarm, self.alarm)
+        if self._prices is None:
+            self._prices = asyncio.create_task(asyncio.to_thread(load_prices))
+        tally = tally or Tally(limits)
+        budgets = (tally.budget, *budgets, self.budget)
+        books = Books(account, self._line(account), ledger, budgets, tally, self.alarm)
 
         async def router(route: Route) -> Upstream:
             await self._ready()
@@ -102,6 +112,17 @@ class Gateway:
         pass_ = Pass(books, router)
         self._passes = {one for one in self._passes if not one.closed} | {pass_}
         return pass_
+
+    def trip(self, account: Account) -> Trip | None:
+        """Why nothing more need be asked on this account, if that is known: its key, its model, or the job's budget."""
+        return self._line(account).trip(account.model) or self.budget.reached()
+
+    def room(self, account: Account) -> int | None:
+        """How many requests this account's provider bears at the same time now; None while it never complained."""
+        return self._line(account).pace.room
+
+    def _line(self, account: Account) -> Line:
+        return self._lines.setdefault(account.identity, Line(self._pace))
 
     async def _ready(self) -> None:
         if self._prices and not self._prices.done():

@@ -104,8 +104,11 @@ class HttpUpstream:
 
     @asynccontextmanager
     async def send(self, call: Call) -> AsyncIterator[Reply]:
-        credential = call.route.dialect.credential(self._account.api_key.get_secret_value())
-        headers = [*to_provider(call.headers, credential), *self._extra]
+        key = self._account.api_key.get_secret_value()
+        credential = ("authorization", f"Bearer {key}") if self._account.bearer else call.route.dialect.credential(key)
+        own = {name.lower() for name in self._account.headers}
+        given = [(name, value) for name, value in call.headers if name.lower() not in own]
+        headers = [*to_provider(given, credential), *self._account.headers.items(), *self._extra]
         try:
             async with self._session.request(
                 call.method,

@@ -29,7 +29,10 @@ if TYPE_CHECKING:
     from benchflow.gateway.dialects.base import Route
 
 UPSTREAM = "x-benchflow-upstream"
-"""The header that says which provider to ask: {"prefix": LiteLLM's name of its kind, "base_url": where it is}."""
+"""The header that says which provider to ask: {"prefix": LiteLLM's name of its kind, "base_url": where it is}.
+
+With {"parameters": what else LiteLLM is given} these may hold the key; {"hosts": where else it must connect to}.
+"""
 
 READY = b"ready\n"
 """What the process writes to its standard output when it can be asked."""
@@ -67,16 +70,19 @@ class Bridge:
 
     def _given(self, request: web.Request, route: Route, body: dict[str, Any]) -> dict[str, Any]:
         upstream = json.loads(request.headers[UPSTREAM])
-        self._fence.allow(upstream["base_url"])
+        for url in (upstream["base_url"], *upstream.get("hosts", ())):
+            self._fence.allow(url)
         model = route.model or str(body.get("model", ""))
         (key,) = tokens_of(request.headers, "")
+        parameters = upstream.get("parameters", {})
         return {
             **arguments(route.dialect.name, body, model),
             "model": f"{upstream['prefix']}/{model}",
             "api_base": upstream["base_url"],
-            "api_key": key,
+            **({} if key in parameters.values() else {"api_key": key}),
             "max_retries": 0,
             "num_retries": 0,
+            **parameters,
         }
 
     def _failed(self, route: Route, error: Exception) -> web.Response:

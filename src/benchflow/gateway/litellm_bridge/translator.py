@@ -48,6 +48,25 @@ _PREFIXES: Mapping[Dialect, str] = {
 """LiteLLM's name for a provider of each dialect."""
 
 
+def _upstream(account: Account) -> dict[str, object]:
+    """What the process is told of a provider, beside its key."""
+    if not account.litellm:
+        theirs = account.dialects[0]
+        base = f"{account.base_url}/v1beta" if theirs == "gemini" else account.base_url
+        return {"prefix": _PREFIXES[theirs], "base_url": base}
+    parameters = {name: value.get_secret_value() for name, value in account.parameters.items()}
+    hosts = _token_hosts(parameters.get("vertex_credentials", ""))
+    return {"prefix": account.litellm, "base_url": account.base_url, "parameters": parameters, "hosts": hosts}
+
+
+def _token_hosts(file: str) -> list[str]:
+    """Where a service account of Google's gets its tokens from; nowhere, when the file does not say."""
+    try:
+        return [str(json.loads(Path(file).read_bytes())["token_uri"])] if file else []
+    except (OSError, ValueError, LookupError, TypeError):
+        return []
+
+
 class LiteLLMTranslator:
     """A `Translator`. One for a gateway; starts nothing until somebody needs it."""
 
@@ -61,7 +80,8 @@ class LiteLLMTranslator:
         """Why this account cannot be asked in another dialect than its own; nothing when it can."""
         if not all(importlib.util.find_spec(name) for name in ("litellm", "mcp")):
             return "install benchflow[litellm], which translates"
-        return "" if account.base_url and account.dialects else "the account does not say where its provider is"
+        known = account.base_url and (account.dialects or account.litellm)
+        return "" if known else "the account does not say where its provider is"
 
     async def upstream(self, account: Account) -> Upstream:
         """Who answers requests of any dialect on this account. Raises ModelError when the process does not start."""
@@ -70,11 +90,8 @@ class LiteLLMTranslator:
                 await self._end()
                 await self._start()
         assert self._session is not None
-        theirs = account.dialects[0]
-        base = f"{account.base_url}/v1beta" if theirs == "gemini" else account.base_url
-        upstream = json.dumps({"prefix": _PREFIXES[theirs], "base_url": base})
         here = replace(account, base_url="http://translator")
-        return HttpUpstream(here, self._session, extra=[(UPSTREAM, upstream)])
+        return HttpUpstream(here, self._session, extra=[(UPSTREAM, json.dumps(_upstream(account)))])
 
     async def close(self) -> None:
         """End the process. Idempotent."""
