@@ -94,3 +94,21 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
                 if part in required or "all" in required:
                     pytest.fail(f"{part} is required here: {reason}", pytrace=False)
                 pytest.skip(f"{part}: {reason}")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Which reward every cheat got, if the attacks were run: cheat x verifier x sandbox x user."""
+    reports = terminalreporter.getreports("passed") + terminalreporter.getreports("failed")
+    found = [value for report in reports for name, value in report.user_properties if name == "attack"]
+    columns = {one["column"]: one["rows"] for one in found}
+    if not columns:
+        return
+    terminalreporter.section("rewards of cheats ('?': a pass that is not trusted; '-': the verifier failed)")
+    keys = {f"{number:2}": column for number, column in enumerate(columns, start=1)}
+    for key, column in keys.items():
+        terminalreporter.write_line(f"{key}  {column}")
+    names = dict.fromkeys(name for rows in columns.values() for name in rows)
+    terminalreporter.write_line(f"{'':28}" + "".join(f"{key:>5}" for key in keys))
+    for name in names:
+        cells = (columns[column].get(name, "") for column in keys.values())
+        terminalreporter.write_line(f"{name:28}" + "".join(f"{cell:>5}" for cell in cells))

@@ -18,7 +18,6 @@ from aiohttp import web
 
 from benchflow.errors import ConfigError
 from benchflow.task.fetch import cache_folder, fetch, fetch_many
-from benchflow.task.lock import locked
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -447,25 +446,3 @@ async def test_a_cancelled_clone_stops_git_and_leaves_nothing(origin: Path, cach
         gate.opened.set()
     assert not leftovers(cache)
     assert not published(cache)
-
-
-async def test_the_lock_waits_for_the_holder_and_waiting_can_be_cancelled(tmp_path: Path) -> None:
-    order: list[str] = []
-    held = asyncio.Event()
-
-    async def second() -> None:
-        async with locked(tmp_path / "lock"):
-            order.append("second")
-
-    async with locked(tmp_path / "lock"):
-        waiting, given_up = asyncio.create_task(second()), asyncio.create_task(second())
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(asyncio.shield(held.wait()), 0.05)
-        given_up.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await given_up
-        order.append("first")
-    await waiting
-    assert order == ["first", "second"]
-    async with locked(tmp_path / "lock"):
-        order.append("third")

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from benchflow.cli.apps import new_app
+from benchflow.cli.attack import EPILOG, attack
 from benchflow.cli.console import print_json
 
 app = new_app(
@@ -160,3 +161,6 @@ def digest(folders: Folders, as_json: Json = False) -> None:
 
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+app.command(epilog=EPILOG)(attack)

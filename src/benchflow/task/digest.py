@@ -18,7 +18,7 @@ from pathspec import GitIgnoreSpec, PathSpec
 from benchflow.errors import TaskError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 PREFIX = "sha256:"
 
@@ -40,9 +40,19 @@ def task_digest(path: Path) -> str:
 
     Raises TaskError when `path` is no task, a symlink leads out of it, or a file cannot be read.
     """
+    return digest_of(file_digests(path))
+
+
+def file_digests(path: Path) -> dict[str, str]:
+    """The sha256 of every file that the digest covers, by name, sorted. Raises as `task_digest` does."""
+    return {name: file_sha256(path / name) for name in task_files(path)}
+
+
+def digest_of(files: Mapping[str, str]) -> str:
+    """The digest of sorted names and contents, as `file_digests` gives them."""
     total = hashlib.sha256()
-    for name in task_files(path):
-        total.update(f"{name}\0{file_sha256(path / name)}\n".encode())
+    for name, content in files.items():
+        total.update(f"{name}\0{content}\n".encode())
     return PREFIX + total.hexdigest()
 
 

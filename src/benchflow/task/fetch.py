@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from benchflow.errors import ConfigError
+from benchflow.locks import locked
 from benchflow.task.clone import clone, default_path, near
 from benchflow.task.git import run_git
-from benchflow.task.lock import locked
 from benchflow.task.repo import is_commit, parse_repo, tree_splits
 
 if TYPE_CHECKING:

@@ -36,10 +36,30 @@ class Judge(Table):
 
 
 class Hardening(Table):
-    """Safeguards a task may opt out of. `live` scores in place, beside what the agent left running."""
+    """Safeguards a task may opt out of; every one it does is named in the result.
+
+    `cleanup_conftests`: pytest's configuration is the image's. `remove_hooks`: what would run by itself is taken away.
+    `restore_files`: files of the image that a verifier stands on are put back. `clean_env`: the script's environment is
+    ours. `git_hooks`: hooks and programs that a repository of the agent names are run. `live`: scores in place, beside
+    what the agent left running.
+    """
 
     cleanup_conftests: Flag = True
+    remove_hooks: Flag = True
+    restore_files: Flag = True
+    clean_env: Flag = True
+    git_hooks: Flag = False
     live: Flag = False
+
+    @property
+    def opt_outs(self) -> tuple[str, ...]:
+        """The safeguards that are not at their defaults, as the task file has them."""
+        chosen = self.model_dump()
+        return tuple(
+            f"{name} = {str(chosen[name]).lower()}"
+            for name, known in type(self).model_fields.items()
+            if chosen[name] != known.default
+        )
 
 
 class MemoryScore(Table):

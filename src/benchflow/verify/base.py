@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from benchflow.sandbox.base import Sandbox
+    from benchflow.verify.evidence import Finding, Trust
     from benchflow.verify.level import Level
     from benchflow.verify.script import ScriptCheck
 
@@ -28,13 +29,23 @@ class RewardEvent:
 
 @dataclass(frozen=True, slots=True)
 class VerifyResult:
-    """A score and where it comes from. There is none without rewards: failing to score raises VerifierError."""
+    """A score and where it comes from. There is none without rewards: failing to score raises VerifierError.
+
+    `findings` is what could have influenced it, and `trust` whether it holds all the same; `opt_outs` names the
+    safeguards that the task did without.
+    """
 
     rewards: dict[str, float]
     events: Sequence[RewardEvent] = ()
     output: str = ""
     level: Level = "fork"
-    trusted: bool = True
+    trust: Trust = "trusted"
+    findings: Sequence[Finding] = ()
+    opt_outs: Sequence[str] = ()
+
+    @property
+    def trusted(self) -> bool:
+        return self.trust == "trusted"
 
     @property
     def passed(self) -> bool:

@@ -24,7 +24,7 @@ class Placement:
 
 
 def place_verifier(
-    *, separate: bool, can_fork: bool, servers: int, agent_is_root: bool, task_wants_live: bool
+    *, separate: bool, can_fork: bool, servers: int, agent_is_root: bool, task_wants_live: bool, fresh: bool = False
 ) -> Placement:
     """Choose the level.
 
@@ -33,6 +33,8 @@ def place_verifier(
     """
     if separate:
         return Placement("fresh", "the task has a separate verifier")
+    if fresh:
+        return Placement("fresh", "it was asked for")
     if task_wants_live:
         return Placement("live", "the task asks for it", trusted=not agent_is_root)
     if servers and not agent_is_root:

@@ -12,6 +12,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from benchflow.errors import SandboxError, SandboxGone, VerifierError, VerifierTimeout
+from benchflow.verify.environment import (
+    OPEN_TO_ALL,
+    PYTHON_GUARD,
+    SCRATCH,
+    SYSTEM_PATH,
+    bare_environment,
+    guard_files,
+    verifier_environment,
+)
 from benchflow.verify.reward import REWARD_LIMIT, check_range, parse_reward_json, parse_reward_text
 
 if TYPE_CHECKING:
@@ -22,7 +31,6 @@ if TYPE_CHECKING:
 
 TESTS = "/tests"
 LOGS = "/logs/verifier"
-SCRATCH = "/run/benchflow-verifier"
 PREPARE_TIMEOUT = 120.0
 """Seconds that making the verifier's folders may take."""
 
@@ -33,7 +41,9 @@ class ScriptCheck:
 
     Without any files the image is expected to bring its own /tests, which is then left as it is. `private` keeps /tests
     and the reward folder from every user but root, for a verifier that shares its sandbox with living processes of the
-    agent; their pids are in `keep`.
+    agent; their pids are in `keep`. `clean_env` and `git_hooks` are the task's choice; `new_loader_cache` has the list
+    of shared libraries made anew, because the one that is there is not the image's; `new_modules` are the names of
+    Python modules that the agent added.
     """
 
     files: Sequence[Path | Mapping[str, FileData | bytes]]
@@ -44,6 +54,18 @@ class ScriptCheck:
     reward_range: tuple[float, float] | None = None
     private: bool = False
     keep: tuple[int, ...] = ()
+    clean_env: bool = True
+    git_hooks: bool = False
+    new_loader_cache: bool = False
+    new_modules: frozenset[str] = frozenset()
+
+    def environment(self, box: Sandbox) -> dict[str, str]:
+        """All that is laid over the image's environment; the task's own word is the last."""
+        if not self.clean_env:
+            return {**bare_environment(), **self.env}
+        writable = (box.workdir, *OPEN_TO_ALL)
+        ours = verifier_environment(box.env, writable=writable, beside_agent=self.private, git_hooks=self.git_hooks)
+        return {**ours, **self.env}
 
 
 async def run_script(box: Sandbox, check: ScriptCheck, output: Path) -> dict[str, float]:
@@ -54,10 +76,13 @@ async def run_script(box: Sandbox, check: ScriptCheck, output: Path) -> dict[str
     await _prepare(box, check)
     for files in check.files:
         await box.put(files, TESTS)
-    environment = {"HOME": f"{SCRATCH}/home", "TMPDIR": f"{SCRATCH}/scratch", **check.env}
     command = f"chmod +x {TESTS}/test.sh; ({TESTS}/test.sh) > {LOGS}/test-stdout.txt 2>&1 < /dev/null"
     ended = await box.exec(
-        ["/bin/sh", "-c", command], user=check.user or 0, env=environment, cwd=check.cwd, timeout=check.timeout
+        ["/bin/sh", "-c", command],
+        user=check.user or 0,
+        env=check.environment(box),
+        cwd=check.cwd,
+        timeout=check.timeout,
     )
     await box.kill_processes(keep=check.keep)
     await box.get(LOGS, output)
@@ -71,22 +96,31 @@ async def run_script(box: Sandbox, check: ScriptCheck, output: Path) -> dict[str
 async def _prepare(box: Sandbox, check: ScriptCheck) -> None:
     mode = "0700" if check.private else "0755"
     tests = TESTS if check.files else ""
-    owner = "0:0" if check.user is None else shlex.quote(str(check.user))
     # A link where a folder belongs is removed, not followed: root must not be led out of its own folders.
     script = f"""
 set -eu
 [ ! -L /logs ] || rm -f /logs
-mkdir -p /logs /run
-rm -rf {tests} {LOGS} {SCRATCH}
+[ -d /logs ] && [ -d /run ] || mkdir -p /logs /run
+set --
+for path in {tests} {LOGS} {SCRATCH}; do
+  if [ -e "$path" ] || [ -L "$path" ]; then set -- "$@" "$path"; fi
+done
+[ $# = 0 ] || rm -rf "$@"
 mkdir -m {mode} {tests} {LOGS}
-mkdir -m 0711 {SCRATCH}
+mkdir -m 0755 {SCRATCH} {PYTHON_GUARD}
 mkdir -m 0700 {SCRATCH}/home {SCRATCH}/scratch
-chown {owner} {LOGS} {SCRATCH}/home {SCRATCH}/scratch
 """
-    made = await box.exec(["/bin/sh", "-c", script], user=0, cwd="/", timeout=PREPARE_TIMEOUT)
+    if check.user is not None:
+        script += f"chown {shlex.quote(str(check.user))} {LOGS} {SCRATCH}/home {SCRATCH}/scratch\n"
+    if check.new_loader_cache:
+        script += "[ ! -x /sbin/ldconfig ] || /sbin/ldconfig\n"
+    env = {"PATH": ":".join(SYSTEM_PATH), "LD_PRELOAD": "", "LD_LIBRARY_PATH": "", "ENV": ""}
+    made = await box.exec(["/bin/sh", "-c", script], user=0, env=env, cwd="/", timeout=PREPARE_TIMEOUT)
     if not made.ok:
         words = made.stderr.decode("utf-8", "replace").strip() or f"exit code {made.exit_code}"
         raise VerifierError(f"the verifier's folders could not be made: {words}")
+    if check.clean_env:
+        await box.put(guard_files(check.new_modules), PYTHON_GUARD)
 
 
 async def _read_reward(box: Sandbox) -> dict[str, float]:

@@ -1,37 +1,73 @@
-"""Which processes inside a sandbox own a listening TCP socket: servers that a solution may consist of."""
+"""Which processes of an agent are still there, and which of them are servers that a solution may consist of."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from benchflow.verify.environment import SYSTEM_PATH
 
 if TYPE_CHECKING:
     from benchflow.sandbox.base import Sandbox
 
 _LISTEN = "0A"
+# Most often nobody is there, and then it starts no process of its own. Of processes that are not the user's own, the
+# kernel would tell it nothing.
 _PROBE = """
-cat /proc/net/tcp /proc/net/tcp6 2>/dev/null
+found=
 for process in /proc/[0-9]*; do
+  [ -O "$process" ] && [ "$process" != "/proc/$$" ] && [ "$process" != /proc/1 ] || continue
+  name=; read -r name < "$process/comm"
+  case $name in docker-init|podman-init|tini|catatonit|benchflow|"keeper "*) ;; *) found="$found $process" ;; esac
+done
+[ -n "$found" ] || exit 0
+cat /proc/net/tcp /proc/net/tcp6 2>/dev/null
+for process in $found; do
   echo "@${process#/proc/}"
+  name=; read -r name < "$process/comm"
+  echo "=$name"
   LC_ALL=C ls -l "$process/fd" 2>/dev/null
 done
 true
 """
+_KEEPERS = frozenset({"sh", "sleep"})
+"""How processes are called that keep a sandbox alive; root sees them as its own."""
+
 PROBE_TIMEOUT = 30.0
 """Seconds the look into /proc may take."""
 
 
-async def listening_pids(sandbox: Sandbox, *, user: str | int | None = None) -> list[int]:
-    """Pids, as seen inside, that own a listening TCP socket; none when it cannot be told.
+@dataclass(frozen=True, slots=True)
+class Alive:
+    """Processes of one user, by their pids inside: those with a listening TCP socket, and the names of all others."""
+
+    servers: tuple[int, ...] = ()
+    others: tuple[tuple[int, str], ...] = ()
+
+
+async def still_alive(sandbox: Sandbox, *, user: str | int | None = None) -> Alive:
+    """What of `user` is running; nothing when it cannot be told.
 
     It looks as `user`, because not even root may look at the descriptors of another user's processes without an
     extra capability.
     """
-    seen = await sandbox.exec(["/bin/sh", "-c", _PROBE], user=user, cwd="/", timeout=PROBE_TIMEOUT)
-    return parse_listeners(seen.text)
+    env = {"PATH": ":".join(SYSTEM_PATH)}
+    seen = await sandbox.exec(["/bin/sh", "-c", _PROBE], user=user, env=env, cwd="/", timeout=PROBE_TIMEOUT)
+    servers = tuple(parse_listeners(seen.text))
+    ours = _KEEPERS if user in (None, "root", 0) else frozenset()
+    others = [(pid, name) for pid, name in parse_names(seen.text) if pid not in servers and name not in ours]
+    return Alive(servers, tuple(others))
+
+
+def parse_names(text: str) -> list[tuple[int, str]]:
+    """Pid and name of every process that the look says is the user's own."""
+    found = re.findall(r"^@(\d+)\n=(.*)$", text, re.MULTILINE | re.ASCII)
+    return [(int(pid), name) for pid, name in found if int(pid) != 1]
 
 
 def parse_listeners(text: str) -> list[int]:
+    """Pids that own a listening TCP socket."""
     inodes: set[str] = set()
     owners: list[int] = []
     pid: int | None = None

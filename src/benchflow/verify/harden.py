@@ -1,0 +1,132 @@
+"""Making a sandbox that an agent had fit for a verifier, and writing down what was found.
+
+One look from outside says what differs from the image; the rules of `hooks` say what that means; the image's state is
+put back where they say so. Nothing of the sandbox is run for any of it. A step that fails is a VerifierError: there is
+no reward without it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from benchflow.errors import SandboxError, SandboxGone, VerifierError
+from benchflow.sandbox.base import FileData
+from benchflow.verify.evidence import Finding
+from benchflow.verify.hooks import LOADER_CACHE, READ, Judgement, judge, summed
+from benchflow.verify.sections import (
+    Unclear,
+    harmless_git_config,
+    swap_ini_section,
+    swap_pytest_table,
+    without_import_lines,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from benchflow.sandbox.base import Change, Sandbox
+    from benchflow.verify.hooks import Part, Setting
+
+FILE_LIMIT = 1024 * 1024
+"""Bytes of a configuration file that is taken apart; a longer one is put back as a whole."""
+
+INSPECTED = 5000
+"""Files of which a part is looked at; an agent that leaves more gets no reward."""
+
+_FAMILY = {"pytest-ini": "pytest", "pytest-toml": "pytest", "entry-points": "pytest", "pth": "python-startup"}
+
+
+@dataclass(frozen=True, slots=True)
+class Hardened:
+    """All that was found, and what the verifier's environment has to know of it; see `ScriptCheck`."""
+
+    findings: Sequence[Finding] = ()
+    new_modules: frozenset[str] = frozenset()
+    new_loader_cache: bool = False
+
+
+async def harden(box: Sandbox, setting: Setting) -> Hardened:
+    """Undo in `box` what could influence a verifier; returns what was found. Raises VerifierError, SandboxGone."""
+    if not box.capabilities.changes:
+        detail = "this sandbox cannot tell what differs from the image"
+        return Hardened([Finding("/", "evidence", "critical" if setting.root else "info", "left", detail)])
+    try:
+        found = judge(await box.changes(unread=setting.workdir, read=READ), setting)
+        if len(found.inspect) > INSPECTED:
+            raise VerifierError(f"the agent left {len(found.inspect)} configuration files to judge, over {INSPECTED}")
+        findings = await _apply(box, found)
+    except SandboxGone:
+        raise
+    except SandboxError as error:
+        raise VerifierError(f"the sandbox could not be made fit for the verifier: {error.message}") from error
+    return Hardened(findings, found.new_modules, any(finding.path == LOADER_CACHE for finding in findings))
+
+
+async def _apply(box: Sandbox, found: Judgement) -> list[Finding]:
+    findings = list(found.findings)
+    mine = [(change, part, await _text(box, change)) for change, part in found.inspect]
+    # The image's version can only be read once it is back in its place.
+    shipped = [change.path for change, _, text in mine if change.kind == "modified" or text is None]
+    await box.restore([*found.restore, *shipped])
+    for change, part, text in mine:
+        theirs = (await _text(box, change)) if change.kind == "modified" else ""
+        finding, use = _decide(change, part, text, theirs or "")
+        if finding:
+            findings.append(finding)
+        if use is None:
+            if change.kind == "added" and text is not None:
+                await box.restore([change.path])
+        elif use != text or change.kind == "modified":
+            content = use.encode("utf-8", "surrogateescape")
+            await box.put({change.path.lstrip("/"): FileData(content, change.mode)}, "/", owner=change.uid)
+    return summed(findings)
+
+
+def _decide(change: Change, part: Part, mine: str | None, theirs: str) -> tuple[Finding | None, str | None]:
+    """What is found in a file and the text it gets; None leaves the image's state, which is none for an added one."""
+    family = _FAMILY.get(part, "git")
+    if mine is None:
+        detail = "is no plain file of bearable size"
+        return Finding(change.path, family, "warning", "restored", detail), None
+    try:
+        use = _swapped(part, change.path, mine, theirs)
+    except Unclear as error:
+        return Finding(change.path, family, "warning", "restored", f"cannot be taken apart: {error}"), None
+    if use is None:
+        return None, mine
+    return Finding(change.path, family, "warning", "edited", _TAKEN_OUT[part]), use
+
+
+_TAKEN_OUT: dict[Part, str] = {
+    "pytest-ini": "its pytest section is the image's, or none",
+    "pytest-toml": "its pytest table is the image's, or none",
+    "entry-points": "its pytest plugins were taken out",
+    "pth": "its lines that run code were taken out",
+    "git-config": "its settings that may run programs were taken out",
+}
+
+
+def _swapped(part: Part, path: str, mine: str, theirs: str) -> str | None:
+    match part:
+        case "pytest-ini":
+            return swap_ini_section(mine, theirs, "pytest" if path.endswith("tox.ini") else "tool:pytest")
+        case "pytest-toml":
+            return swap_pytest_table(mine, theirs)
+        case "entry-points":
+            return swap_ini_section(mine, theirs, "pytest11")
+        case "pth":
+            # Where the image's file ran code, its version is used as it is.
+            return theirs if theirs and mine != theirs else without_import_lines(mine)
+        case "git-config":
+            return harmless_git_config(mine)
+
+
+async def _text(box: Sandbox, change: Change) -> str | None:
+    try:
+        content = await box.read(change.path, limit=FILE_LIMIT)
+    except SandboxGone:
+        raise
+    except (FileNotFoundError, SandboxError):
+        return None
+    return content.decode("utf-8", "surrogateescape")

@@ -1,0 +1,68 @@
+"""Runs at the start of every Python program of a verifier, inside its sandbox: nothing new hides what is installed.
+
+A program that is started in the workspace, or told to look there, finds the standard library, pytest, and whatever else
+is installed or lies in /tests before a module of the same name that the agent added (the file `names` beside this one).
+Modules that the image shipped in the workspace are found as ever. Pytest plugins are only those that are installed.
+Works with every Python 3 and needs nothing but the standard library.
+"""
+
+# Also run by Pythons that are much older than ours: no annotations, no newer library.
+# mypy: ignore-errors
+# ruff: noqa: ARG001, I001, PTH100, PTH118, PTH120, PTH123, SIM105
+import sys
+
+
+def _guard():
+    import os
+
+    import _frozen_importlib_external as external
+
+    given = [os.path.abspath(entry) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
+    here = os.path.dirname(os.path.abspath(__file__))
+    # The folder of the script, or the current one, is put in front only after this has run.
+    installed = frozenset(entry for entry in sys.path if entry and os.path.abspath(entry) not in given)
+    names = {"pytest", "_pytest", "pluggy", "iniconfig", "packaging", "exceptiongroup", "tomli", "pygments", "py"}
+    names.update(getattr(sys, "stdlib_module_names", ()))
+    with open(os.path.join(here, "names")) as file:
+        names.update(file.read().split())
+    finder = external.PathFinder
+    find_spec = finder.find_spec
+
+    def trusted(entry):
+        return entry in installed or entry == "/tests" or entry.startswith("/tests/")
+
+    def first_what_is_installed(cls, fullname, path=None, target=None):
+        if path is None and (fullname in names or fullname.startswith("pytest_")):
+            entries = [entry for entry in sys.path if trusted(entry)]
+            if len(entries) != len(sys.path):
+                spec = find_spec(fullname, entries, target)
+                if spec is not None and spec.loader is not None:
+                    return spec
+        return find_spec(fullname, path, target)
+
+    finder.find_spec = classmethod(first_what_is_installed)
+
+    find_distributions = getattr(finder, "find_distributions", None)
+
+    def without_foreign_plugins(*args, **kwargs):
+        for distribution in find_distributions(*args, **kwargs):
+            if trusted(str(distribution.locate_file(""))) or not any(
+                point.group == "pytest11" for point in distribution.entry_points
+            ):
+                yield distribution
+
+    if find_distributions is not None:
+        finder.find_distributions = staticmethod(without_foreign_plugins)
+
+    # The image's own module of this name, which ours stands in front of.
+    spec = find_spec("sitecustomize", [entry for entry in sys.path if entry in installed and entry != here])
+    if spec is not None and spec.loader is not None:
+        import importlib.util
+
+        spec.loader.exec_module(importlib.util.module_from_spec(spec))
+
+
+try:
+    _guard()
+except (ImportError, OSError):
+    pass

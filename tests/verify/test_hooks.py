@@ -1,0 +1,179 @@
+"""Which changes are found, what is done about each, and what is left alone because it may be the work."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchflow.sandbox.base import Change
+from benchflow.verify.evidence import Finding, count, tampering_document, trust_of
+from benchflow.verify.hooks import LISTED, Setting, judge, resolve, summed, wants_login_shell, words_of
+
+USER = Setting("/app", {"PATH": "/app/.venv/bin:/usr/bin:/bin"}, words=frozenset({"mytool", "requests"}))
+ROOT = Setting("/app", {"PATH": "/usr/local/bin:/usr/bin:/bin"}, root=True, words=frozenset({"mytool", "requests"}))
+
+
+def by_agent(path: str, kind: str = "added", **more: object) -> Change:
+    return Change(path, kind, **{"uid": 1000, **more})  # type: ignore[arg-type]
+
+
+def verdict(change: Change, setting: Setting) -> tuple[str, str, str] | None:
+    found = judge([change], setting)
+    if not found.findings:
+        return None
+    finding = found.findings[0]
+    assert (finding.action == "restored") == (change.path in found.restore)
+    return finding.family, finding.severity, finding.action
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "expected"),
+    [
+        ("/app/conftest.py", "added", ("pytest", "warning", "restored")),
+        ("/app/tests/conftest.py", "modified", ("pytest", "warning", "restored")),
+        ("/app/conftest.py", "touched", None),
+        ("/app/pytest.ini", "added", ("pytest", "warning", "restored")),
+        ("/app/sitecustomize.py", "added", ("python-startup", "critical", "restored")),
+        ("/tmp/usercustomize.cpython-311-x86_64-linux-gnu.so", "added", ("python-startup", "critical", "restored")),
+        ("/app/__pycache__/solve.cpython-311.pyc", "added", ("bytecode", "info", "restored")),
+        ("/app/json.py", "added", ("module-shadowing", "warning", "ignored")),
+        ("/app/pytest", "added", ("module-shadowing", "warning", "ignored")),
+        ("/app/.venv/lib/python3.11/site-packages/numpy/core.py", "modified", ("packages", "warning", "restored")),
+        ("/app/.venv/lib/python3.11/site-packages/new/core.py", "added", None),
+        ("/app/.venv/bin/python", "modified", ("system-file", "critical", "restored")),
+        ("/app/.venv/bin/pytest", "added", ("path-shadowing", "critical", "restored")),
+        ("/app/.venv/bin/mytool", "added", ("path-shadowing", "critical", "restored")),
+        ("/app/.venv/bin/solution-cli", "added", None),
+        ("/usr/bin/python3", "modified", ("system-file", "critical", "restored")),
+        ("/home/agent/.bashrc", "added", ("shell-startup", "info", "ignored")),
+        ("/home/agent/.curlrc", "added", ("tool-configuration", "info", "ignored")),
+        ("/app/.git/hooks/post-checkout", "added", ("git", "info", "ignored")),
+        ("/app/.git/hooks/post-checkout.sample", "added", None),
+        ("/app/solve.py", "modified", None),
+        ("/app/data/answer.txt", "added", None),
+        ("/home/agent/notes.md", "added", None),
+    ],
+)
+def test_what_a_plain_user_changed(path: str, kind: str, expected: tuple[str, str, str] | None) -> None:
+    assert verdict(by_agent(path, kind), USER) == expected
+
+
+def test_what_belongs_to_root_was_not_a_plain_users_doing() -> None:
+    assert verdict(Change("/etc/passwd", "modified"), USER) is None
+    assert verdict(Change("/usr/bin/python3", "modified", mode=0o755), USER) is None
+    assert verdict(Change("/usr/bin/python3", "modified", mode=0o757), USER) is not None
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "suspect"),
+    [
+        ("/bin/sh", "modified", True),
+        ("/usr/bin/dash", "modified", True),
+        ("/usr/bin/grep", "deleted", True),
+        ("/usr/lib/x86_64-linux-gnu/libc.so.6", "modified", True),
+        ("/usr/lib/python3.11/json/__init__.py", "modified", True),
+        ("/usr/lib/python3.11/antigravity2.py", "added", True),
+        ("/usr/lib/python311.zip", "added", True),
+        ("/usr/local/lib/python3.12/site-packages/_pytest/main.py", "added", True),
+        ("/usr/local/lib/python3.12/site-packages/requests/__init__.py", "added", True),
+        ("/usr/local/bin/python3", "added", True),
+        ("/usr/local/bin/mytool", "added", True),
+        ("/usr/local/lib/libc.so.6", "added", True),
+        ("/lib/x86_64-linux-gnu/glibc-hwcaps/x86-64-v3/libc.so.6", "added", True),
+        ("/etc/ld.so.conf.d/mine.conf", "added", True),
+        ("/etc/apt/apt.conf.d/99hook", "added", True),
+        ("/etc/pip.conf", "added", True),
+        ("/etc/alternatives/python", "modified", True),
+        ("/etc/ld.so.preload", "added", False),
+        ("/etc/nginx/nginx.conf", "added", False),
+        ("/usr/sbin/nginx", "added", False),
+        ("/usr/lib/nginx/modules/mod.so", "added", False),
+        ("/usr/local/lib/python3.12/site-packages/flask/app.py", "added", False),
+        ("/usr/lib/python3.11/__pycache__/os.cpython-311.pyc", "added", False),
+        ("/etc/passwd", "modified", False),
+        ("/var/lib/dpkg/status", "modified", False),
+        ("/etc/ld.so.cache", "modified", False),
+        ("/app/anything", "added", False),
+    ],
+)
+def test_what_root_changed_under_the_verifier_is_suspect(path: str, kind: str, suspect: bool) -> None:
+    found = judge([Change(path, kind, mode=0o755)], ROOT)  # type: ignore[arg-type]
+    assert trust_of(found.findings) == ("suspect" if suspect else "trusted")
+
+
+def test_the_parts_of_files_that_act_are_looked_at() -> None:
+    names = ["/app/pyproject.toml", "/app/setup.cfg", "/app/.git/config", "/x/lib/python3/site-packages/a.pth"]
+    names += ["/app/evil.dist-info/entry_points.txt", "/srv/repo.git/config"]
+    found = judge([by_agent(path) for path in names], USER)
+    assert [part for _, part in found.inspect] == [
+        *("pytest-toml", "pytest-ini", "git-config", "pth", "entry-points", "git-config")
+    ]
+    assert not judge([by_agent("/app/config"), by_agent("/app/a.pth"), by_agent("/app/entry_points.txt")], USER).inspect
+
+
+def test_every_safeguard_can_be_done_without() -> None:
+    bare = Setting("/app", clean_conftests=False, remove_hooks=False, restore_files=False, git_hooks=True)
+    paths = ["/app/conftest.py", "/app/pyproject.toml", "/app/.git/config", "/usr/bin/sh", "/app/sitecustomize.py"]
+    found = judge([by_agent(path, "modified") for path in paths], bare)
+    assert not found.restore
+    assert not found.inspect
+
+
+def test_bytecode_of_new_files_is_the_agents_own() -> None:
+    own = [by_agent("/app/new.py"), by_agent("/app/__pycache__/new.cpython-311.pyc")]
+    assert not judge(own, USER).restore
+
+
+@pytest.mark.parametrize(
+    ("links", "caught"),
+    [
+        ({"/app/answer": "/tests/expected.txt"}, {"/app/answer"}),
+        ({"/app/answer": "../tests/expected.txt"}, {"/app/answer"}),
+        ({"/app/up": "/", "/app/answer": "up/tests/expected.txt"}, {"/app/answer"}),
+        ({"/app/answer": "b", "/app/b": "/solution/solve.sh"}, {"/app/answer", "/app/b"}),
+        ({"/app/answer": "/proc/self/root/tests/x"}, {"/app/answer"}),
+        ({"/app/reward": "/logs/verifier/reward.txt"}, {"/app/reward"}),
+        ({"/app/round": "round"}, set()),
+        ({"/app/data": "/srv/data", "/app/tests": "src/tests"}, set()),
+    ],
+)
+def test_links_into_the_verifiers_places(links: dict[str, str], caught: set[str]) -> None:
+    found = judge([by_agent(path, type="link", mode=0o777, link=link) for path, link in links.items()], USER)
+    assert set(found.restore) == caught
+
+
+@settings(deadline=None)
+@given(st.dictionaries(st.from_regex(r"(/[ab.]{1,2}){1,3}", fullmatch=True), st.from_regex(r"/?([ab.]{1,2}/?){1,4}")))
+def test_following_links_always_ends(links: dict[str, str]) -> None:
+    for path in links:
+        assert resolve(path, links).startswith("/")
+
+
+def test_new_modules_are_those_that_could_be_imported_by_name() -> None:
+    paths = ["/app/requests.py", "/app/a/fast.cpython-311-x86_64-linux-gnu.so", "/app/data.json", "/app/not-a-name.py"]
+    changes = [by_agent(path) for path in (*paths, "/app/.venv/lib/python3.11/site-packages/numpy.py")]
+    changes += [by_agent("/app/package", type="folder"), by_agent("/app/edited.py", "modified")]
+    assert judge(changes, USER).new_modules == {"requests", "fast", "package"}
+
+
+def test_what_is_put_back_once_is_not_named_twice() -> None:
+    changes = [by_agent("/app/sitecustomize", type="folder"), by_agent("/app/sitecustomize/conftest.py")]
+    assert judge(changes, USER).restore == ["/app/sitecustomize"]
+
+
+def test_words_and_shells_of_a_tests_text() -> None:
+    assert {"curl", "uvx", "pytest", "py.test"} <= words_of(["curl -LsSf x | sh\nuvx -w pytest==8 py.test"])
+    assert wants_login_shell(["#!/bin/bash -l"])
+    assert wants_login_shell(["bash --login x"])
+    assert not wants_login_shell(["#!/bin/bash\nset -e"])
+
+
+def test_many_findings_are_counted_and_the_gravest_comes_first() -> None:
+    many = [Finding(f"/app/{n}/conftest.py", "pytest", "warning", "restored") for n in range(LISTED + 7)]
+    kept = summed([*many, Finding("/bin/sh", "system-file", "critical", "left")])
+    assert sum(finding.count for finding in kept) == LISTED + 8
+    assert len(kept) == LISTED + 2
+    document = tampering_document(kept, trust="suspect", level="fork", opt_outs=["live = true"])
+    assert document["findings"][0]["path"] == "/bin/sh"  # type: ignore[index]
+    assert count(kept) == {"warning": LISTED + 1, "critical": 1}
