@@ -60,7 +60,7 @@ async def test_what_a_rollout_writes(tmp_path: Path) -> None:
     assert (folder / "verifier" / "reward.txt").read_text().strip() in ("1", "1.0")
     assert (folder / "verifier" / "test-stdout.txt").exists()
     timing = json.loads((folder / "timing.json").read_text())
-    assert list(timing) == ["environment_setup", "agent_setup", "agent_execution", "verifier", "total"]
+    assert list(timing) == ["environment_setup", "agent_setup", "agent_execution", "verifier", "waiting", "total"]
     written = json.loads((folder / "result.json").read_text())
     assert written["rewards"] == {"reward": 1.0}
     assert written["verify_level"] == "fork"

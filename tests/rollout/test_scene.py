@@ -59,3 +59,64 @@ def test_one_step_per_turn_in_order(order: list[str], instruction: str) -> None:
     assert [step.role.name for step in steps] == order
     assert sum(step.opens_session for step in steps) == len(set(order))
     assert [step.closes_scene for step in steps] == [False] * (len(order) - 1) + [True]
+
+
+def test_rounds_are_written_out() -> None:
+    turns = [Turn("coder", again="go on"), Turn("reviewer", "look")]
+    scene = Scene([CODER, REVIEWER], turns, "loop", max_rounds=2, stop_when="reviewer says done")
+    steps = compile_steps([scene, Scene.single("claude", name="after")], "do it")
+    assert [(s.round, s.prompt, s.source, s.opens_session, s.closes_round, s.closes_scene) for s in steps] == [
+        (1, "do it", "instruction", True, False, False),
+        (1, "look", "scene", True, True, False),
+        (2, "go on", "scene", False, False, False),
+        (2, "look", "scene", False, True, True),
+        (1, "do it", "instruction", True, True, True),
+    ]
+    assert {step.until for step in steps} == {"reviewer says done", ""}
+
+
+@given(st.lists(st.sampled_from(["coder", "reviewer"]), min_size=1, max_size=5), st.integers(1, 5))
+@settings(deadline=None)
+def test_every_round_has_every_turn(order: list[str], rounds: int) -> None:
+    scene = Scene([CODER, REVIEWER], [Turn(name) for name in order], max_rounds=rounds)
+    steps = compile_steps([scene], "x")
+    assert [step.role.name for step in steps] == order * rounds
+    assert [step.closes_scene for step in steps].count(True) == 1
+    assert sum(step.closes_round for step in steps) == rounds
+
+
+BOTH = [CODER, REVIEWER]
+TURNS = [Turn("coder"), Turn("reviewer", "look")]
+
+
+@pytest.mark.parametrize(
+    ("scene", "says"),
+    [
+        (Scene(BOTH, TURNS, stop_when="reward >= 1"), "stop_when needs max_rounds"),
+        (Scene(BOTH, TURNS, max_rounds=3, stop_when="boss says done"), "waits for 'boss', who has no turn"),
+        (Scene(BOTH, TURNS[:1], max_rounds=3, stop_when="reviewer says done"), "'reviewer', who has no turn"),
+        (Scene([CODER], TURNS[:1], max_rounds=3, stop_when="coder says done"), "one role has no outbox"),
+        (Scene(BOTH, TURNS, max_rounds=3, stop_when="when it is good"), "not understood"),
+        (Scene(BOTH, TURNS, max_rounds=0), "max_rounds is 0"),
+        (Scene(BOTH, TURNS, max_rounds=10**6), "from 1 to 1000"),
+        (Scene(BOTH, TURNS, max_rounds=True), "max_rounds is True"),
+        (Scene(BOTH, [Turn("coder", again="x"), TURNS[1]]), "again is never said"),
+        (Scene([CODER], [Turn("coder", best_of=0)]), "best_of is 0"),
+        (Scene([Role("scene", "x"), CODER], [Turn("scene")]), "can be named 'scene'"),
+        (Scene([Role("../x", "x")], [Turn("../x")]), "can be named '../x'"),
+        (Scene([Role("a", "x", access="none")], [Turn("a")]), "'read' or 'write'"),  # type: ignore[arg-type]
+        (Scene([Role("a", "x", timeout=0)], [Turn("a")]), "timeout is 0"),
+        (Scene([Role("a", "x", reads_trajectory="b")], [Turn("a")]), "a list of roles"),
+        (Scene([Role("a", "x", reads_trajectory=["b"]), CODER], [Turn("a")]), "names 'b', who is no other role"),
+        (Scene([Role("a", "x", reads_trajectory=["a"]), CODER], [Turn("a")]), "names 'a', who is no other role"),
+    ],
+)
+def test_mistakes(scene: Scene, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        compile_steps([scene], "x")
+
+
+def test_a_roles_rights_are_the_same_in_every_scene() -> None:
+    scenes = [Scene([CODER], [Turn("coder")], "a"), Scene([Role("coder", "x", access="read")], [Turn("coder")], "b")]
+    with pytest.raises(ConfigError, match="role 'coder' has one access in scene 'b' and another before"):
+        compile_steps(scenes, "x")

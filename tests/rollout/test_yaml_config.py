@@ -55,6 +55,56 @@ def test_scenes(tmp_path: Path) -> None:
     assert config.task_path == tmp_path / "tasks/x"
 
 
+LOOP = """
+task_path: tasks/x
+lockdown_paths: [/secret]
+scenes:
+  - name: loop
+    max_rounds: 3
+    stop_when: [reviewer says done, reward >= 1.0]
+    verify_rounds: true
+    roles:
+      - {name: coder, agent: gemini, timeout: 600}
+      - {name: reviewer, agent: claude, access: read, oracle_access: true, reads_trajectory: [coder], env: {A: b}}
+    turns:
+      - {role: coder, again: Go on., best_of: 2}
+      - {role: reviewer, prompt: look}
+"""
+
+
+def test_everything_a_scene_can_say(tmp_path: Path) -> None:
+    config = rollout_config_from_yaml(write(tmp_path, LOOP))
+    reviewer = Role(
+        "reviewer", "claude", None, {"A": "b"}, access="read", oracle_access=True, reads_trajectory=["coder"]
+    )
+    assert config.scenes == [
+        Scene(
+            [Role("coder", "gemini", timeout=600), reviewer],
+            [Turn("coder", again="Go on.", best_of=2), Turn("reviewer", "look")],
+            "loop",
+            max_rounds=3,
+            stop_when=["reviewer says done", "reward >= 1.0"],
+            verify_rounds=True,
+        )
+    ]
+    assert list(config.lockdown_paths) == ["/secret"]
+
+
+def test_every_wrong_key_is_named_at_once(tmp_path: Path) -> None:
+    text = """
+task: a
+scenes:
+  - {roles: [{name: a, agent: b, acess: read, tiemout: 3}], turns: [{role: a, promt: x}]}
+  - {roles: [{name: a, agent: b, oracle_access: 1}], turns: [{role: a}], max_round: 3}
+"""
+    with pytest.raises(ConfigError) as caught:
+        rollout_config_from_yaml(write(tmp_path, text))
+    said = str(caught.value)
+    for wanted in ("'acess'", "'access'?", "'tiemout'", "'timeout'?", "'promt'", "'prompt'?", "'max_rounds'?"):
+        assert wanted in said, said
+    assert "scenes[0].turns[0]" in said
+
+
 def test_short_form(tmp_path: Path) -> None:
     text = "task: t\nagent: codex\nmodel: gpt\nprompts: [null, check it]\n"
     config = rollout_config_from_yaml(str(write(tmp_path, text)))
@@ -75,6 +125,8 @@ def test_short_form(tmp_path: Path) -> None:
         ("task: a\nscenes: []", "at least one entry"),
         ("task: a\nscenes: [{roles: [{name: a, agent: b, modle: c}], turns: [{role: a}]}]", "did you mean 'model'"),
         ("task: a\nscenes: [{roles: [{name: a}], turns: [{role: a}]}]", r"roles\[0\].agent: text is expected"),
+        ("task: a\nscenes: [{roles: [{name: a, agent: b, oracle_access: 1}], turns: [{role: a}]}]", "wrong type"),
+        ("task: a\nscenes: [{roles: [{name: a, agent: b}], turns: [{role: a}], max_rounds: many}]", "wrong type"),
         ("task: a\nagent: x\nagent_env: {A: 1}", "put numbers in quotes"),
         ("task: a\nagent: x\nsandbox_setup_timeout: soon", "wrong type"),
         ("task: a\nagent: x\nsandbox_setup_timeout: true", "wrong type"),

@@ -38,3 +38,8 @@ def test_what_cannot_be_is_said(wanted: list[str], words: str) -> None:
 def test_a_dockerfile_tells_its_services() -> None:
     text = "FROM python\n# claw-slack\nRUN pip install claw-gmail && claw-gcal --help\nRUN echo claw-gdoctor\n"
     assert [service.name for service in detect_services(text)] == ["gmail", "gcal"]
+
+
+def test_what_is_no_name_is_refused() -> None:
+    with pytest.raises(ConfigError, match="is not the name of a service"):
+        find_services([{"name": "gmail"}])  # type: ignore[list-item]

@@ -65,8 +65,7 @@ def test_any_text_is_a_table_or_a_clear_error(text: str) -> None:
 
 def test_three_kinds_of_nudges(tmp_path: Path) -> None:
     skills = find_skills(write(tmp_path, "csv"))
-    assert nudge("Go.", skills, "name", "/skills") == "Skills are available in /skills: csv.\n\nGo."
-    assert "- csv: How to do it." in nudge("Go.", skills, "description", "/skills")
-    assert '<skill name="csv">\n---' in nudge("Go.", skills, "full", "/skills")
-    assert nudge("Go.", skills, "", "/skills") == "Go."
-    assert nudge("Go.", (), "full", "/skills") == "Go."
+    assert nudge(skills, "name", "/skills") == "Skills are available in /skills: csv."
+    assert nudge(skills, "description", "/skills").endswith("- csv: How to do it.")
+    assert nudge(skills, "full", "/skills").startswith('<skill name="csv">\n---')
+    assert nudge(skills, "", "/skills") == ""

@@ -10,17 +10,33 @@ if TYPE_CHECKING:
     from benchflow.rollout.lifecycle import Rollout
     from benchflow.rollout.result import RolloutResult
     from benchflow.rollout.scene import Role, Scene, Turn
+    from benchflow.rollout.user import BaseUser, FunctionUser, PassthroughUser, RoundResult
 
 _HOME = {
+    "BaseUser": "benchflow.rollout.user",
+    "FunctionUser": "benchflow.rollout.user",
+    "PassthroughUser": "benchflow.rollout.user",
     "Role": "benchflow.rollout.scene",
     "Rollout": "benchflow.rollout.lifecycle",
     "RolloutConfig": "benchflow.rollout.config",
     "RolloutResult": "benchflow.rollout.result",
+    "RoundResult": "benchflow.rollout.user",
     "Scene": "benchflow.rollout.scene",
     "Turn": "benchflow.rollout.scene",
 }
 
-__all__ = ["Role", "Rollout", "RolloutConfig", "RolloutResult", "Scene", "Turn"]
+__all__ = [
+    "BaseUser",
+    "FunctionUser",
+    "PassthroughUser",
+    "Role",
+    "Rollout",
+    "RolloutConfig",
+    "RolloutResult",
+    "RoundResult",
+    "Scene",
+    "Turn",
+]
 
 
 def __getattr__(name: str) -> Any:

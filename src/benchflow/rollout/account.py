@@ -20,36 +20,60 @@ if TYPE_CHECKING:
 
 FIRST_UID = 1000
 
+# With the shell's own means wherever they do: on most machines a process costs more than all of this together.
 _SCRIPT = """
 set -eu
 name=$1 workspace=$2
 shift 2
-line=$(grep "^$name:" /etc/passwd || true)
-if [ -z "$line" ]; then
-  uid={first}
-  while grep -q "^[^:]*:[^:]*:$uid:" /etc/passwd /etc/group; do uid=$((uid + 1)); done
-  shell=/bin/sh
-  [ ! -x /bin/bash ] || shell=/bin/bash
-  echo "$name:x:$uid:$uid::/home/$name:$shell" >> /etc/passwd
-  echo "$name:x:$uid:" >> /etc/group
-  line="$name:x:$uid:$uid::/home/$name:$shell"
+known() {
+  [ -r /etc/passwd ] || return 1
+  while IFS=: read -r user _ uid gid _ home _ || [ -n "$user" ]; do
+    [ "$user" != "$name" ] || return 0
+  done < /etc/passwd
+  return 1
+}
+taken() {
+  for file in /etc/passwd /etc/group; do
+    [ -r "$file" ] || continue
+    while IFS=: read -r entry _ id _ || [ -n "$entry" ]; do
+      [ "$id" != "$1" ] || return 0
+    done < "$file"
+  done
+  return 1
+}
+if ! known; then
+  uid=0 gid=0 home=/root
+  if [ "$name" != root ]; then
+    uid={first}
+    while taken "$uid"; do uid=$((uid + 1)); done
+    shell=/bin/sh
+    [ ! -x /bin/bash ] || shell=/bin/bash
+    gid=$uid home=/home/$name
+    echo "$name:x:$uid:$gid::$home:$shell" >> /etc/passwd
+    echo "$name:x:$gid:" >> /etc/group
+  fi
 fi
-home=$(echo "$line" | cut -d: -f6)
-owner=$(echo "$line" | cut -d: -f3):$(echo "$line" | cut -d: -f4)
-mkdir -p "$home" /logs/agent /logs/artifacts
-for folder in "$@"; do mkdir -p "$home/$folder"; done
-chown -R "$owner" "$home" /logs/agent /logs/artifacts
-if [ "$workspace" != / ]; then mkdir -p "$workspace"; chown -R "$owner" "$workspace"; fi
+for folder in "$@"; do set -- "$@" "$home/$folder"; shift; done
+[ "$workspace" = / ] || set -- "$@" "$workspace"
+mkdir -p "$home" /logs/agent /logs/artifacts "$@"
+if [ "$uid" != 0 ]; then
+  [ "$workspace" != / ] || workspace=$home
+  chown -R "$uid:$gid" "$home" /logs/agent /logs/artifacts "$workspace"
+fi
 echo "$home"
 """.replace("{first}", str(FIRST_UID))
 
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """Whom an agent runs as. `user` None is the image's own user, root unless the image says otherwise."""
+    """Whom an agent runs as. `user` None is the image's own user, root unless the image says otherwise.
+
+    `beside` are the users of other roles in the same sandbox.
+    """
 
     user: str | None
     home: str
+    beside: tuple[str, ...] = ()
 
     @property
     def is_root(self) -> bool:

@@ -46,6 +46,10 @@ class RuntimeConfig:
     sandbox_setup_timeout: float = SANDBOX_SETUP_TIMEOUT
     agent_timeout: float | None = None
     agent_idle_timeout: float | None = AGENT_IDLE_TIMEOUT
+    agent_working_timeout: float | None = None
+    max_cost: float | None = None
+    max_tokens: int | None = None
+    allow_models: Sequence[str] = ()
     agent_env: Mapping[str, str] = field(default_factory=dict)
     jobs_dir: Path = Path("jobs")
     job_name: str | None = None

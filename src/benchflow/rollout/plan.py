@@ -16,7 +16,11 @@ from benchflow.agent.credentials import Credentials, read_dotenv, resolve_creden
 from benchflow.errors import BenchflowError, ConfigError
 from benchflow.gateway.account import account_of
 from benchflow.gateway.litellm_bridge.translator import LiteLLMTranslator
+from benchflow.rollout.oracle import check_solution
 from benchflow.rollout.scene import Role, compile_steps
+from benchflow.rollout.sidecars import Sidecars
+from benchflow.rollout.skills import Skills
+from benchflow.rollout.user import check_user
 from benchflow.rollout.world import agent_network, sandbox_spec
 from benchflow.sandbox.registry import choose_backend
 from benchflow.task.load import load_task
@@ -26,21 +30,29 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from benchflow.agent.spec import AgentSpec
+    from benchflow.gateway.upstream import Substitute
     from benchflow.rollout.config import RolloutConfig
     from benchflow.rollout.scene import Step as Turn
     from benchflow.sandbox.base import Backend, Capabilities
     from benchflow.task.needs import Need
     from benchflow.task.task import Step, Task
 
+type Cast = Callable[[Role, Mapping[str, str]], Player]
+"""Who plays a role, given the variables of `.env`. Raises ConfigError."""
+
 
 @dataclass(frozen=True, slots=True)
 class Player:
-    """A role with the agent that plays it: who, on whose account, and whether it can be reached through the gateway."""
+    """A role with the agent that plays it: who, on whose account, and whether it can be reached through the gateway.
+
+    A `substitute` answers in the place of the provider, until it is finished.
+    """
 
     role: Role
     spec: AgentSpec
     credentials: Credentials
     through_gateway: bool = False
+    substitute: Substitute | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +66,10 @@ class Act:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What will run. `environ` is the host's environment with `.env` below it, for templates and credentials."""
+    """What will run. `environ` is the host's environment with `.env` below it, for templates and credentials.
+
+    `digest` is that of the task's content, where it is known already.
+    """
 
     task: Task
     backend: Backend
@@ -63,6 +78,7 @@ class Plan:
     players: Mapping[Role, Player]
     acts: tuple[Act, ...]
     environ: Mapping[str, str]
+    digest: str = ""
 
 
 class CannotRun(ConfigError):
@@ -73,8 +89,12 @@ class CannotRun(ConfigError):
         self.problems = tuple(problems)
 
 
-async def make_plan(config: RolloutConfig) -> Plan:
-    """Resolve everything. Raises TaskError when the task cannot be read, ConfigError with every other problem."""
+async def make_plan(config: RolloutConfig, *, cast: Cast | None = None) -> Plan:
+    """Resolve everything. Raises TaskError when the task cannot be read, ConfigError with every other problem.
+
+    `cast` says who plays a role, given the variables of `.env`; by default `cast_role`.
+    """
+    cast = cast or cast_role
     task = load_task(config.task_path)
     problems: list[BenchflowError] = []
 
@@ -88,40 +108,55 @@ async def make_plan(config: RolloutConfig) -> Plan:
     dotenv = attempt(lambda: read_dotenv(Path.cwd())) or {}
     environ = {**dotenv, **os.environ}
     acts = attempt(lambda: _acts(task, config)) or ()
+    attempt(lambda: check_user(config, task))
+    attempt(lambda: _check_lockdown(config))
     players = {
         role: player
-        for role in {turn.role: None for act in acts for turn in act.turns}
-        if (player := attempt(lambda role=role: _player(role, dotenv)))  # type: ignore[misc]
+        for role in _acting(acts, config)
+        if (player := attempt(lambda role=role: cast(role, dotenv)))  # type: ignore[misc]
     }
+    if any(role.oracle_access or player.spec.name == "oracle" for role, player in players.items()):
+        attempt(lambda: check_solution(task))
+    attempt(lambda: Sidecars(config, task, environ))
+    attempt(lambda: Skills(config, task, players.values(), environ))
     attempt(lambda: sandbox_spec(task, name="plan", job="", environ=environ))
     try:
         backend, reason = await choose_backend(config.environment)
         capabilities = await backend.check()
         problems += _unsupported(task, capabilities, backend.name)
+        problems += _unprotected(config, capabilities, backend.name)
+        problems += _unforkable(config, capabilities, backend.name)
     except BenchflowError as error:
         problems.append(error)
         backend = None
     problems += _unreachable(task, players.values())
+    problems += uncounted(players.values(), {"max_cost": config.max_cost, "max_tokens": config.max_tokens})
     if problems or backend is None:
         raise _all_at_once(task, problems)
     return Plan(task, backend, reason, capabilities, players, acts, environ)
 
 
 def _acts(task: Task, config: RolloutConfig) -> tuple[Act, ...]:
-    prefix = task.config.agent.prompt_prefix
+    prefix, scenes = task.config.agent.prompt_prefix, config.played_scenes
     if not task.steps:
-        return (Act(task.short_name, None, tuple(compile_steps(config.scenes, _prompt(prefix, task.instruction)))),)
+        return (Act(task.short_name, None, tuple(compile_steps(scenes, _prompt(prefix, task.instruction)))),)
     return tuple(
-        Act(step.name, step, tuple(compile_steps(config.scenes, _prompt(prefix, step.instruction))))
-        for step in task.steps
+        Act(step.name, step, tuple(compile_steps(scenes, _prompt(prefix, step.instruction)))) for step in task.steps
     )
+
+
+def _acting(acts: tuple[Act, ...], config: RolloutConfig) -> list[Role]:
+    """Everyone who has a turn; where the turns cannot be told, everyone, so that what else is wrong is found too."""
+    acting = [turn.role for act in acts for turn in act.turns]
+    return list(dict.fromkeys(acting or (role for scene in config.scenes for role in scene.roles)))
 
 
 def _prompt(prefix: str | None, instruction: str) -> str:
     return f"{prefix}\n\n{instruction}" if prefix else instruction
 
 
-def _player(role: Role, dotenv: Mapping[str, str]) -> Player:
+def cast_role(role: Role, dotenv: Mapping[str, str]) -> Player:
+    """The agent that a role names, on the account that its model asks for. Raises ConfigError."""
     spec = get_agent(role.agent)
     if spec.kind == "builtin":
         return Player(role, spec, Credentials())
@@ -138,13 +173,13 @@ def _through_gateway(spec: AgentSpec, found: Credentials, model: str | None) -> 
         return True
     if found.provider in spec.native.providers:
         return False
-    spoken = " and ".join(account.dialects)
+    spoken = " and ".join(account.dialects) or "a protocol of its own"
     raise ConfigError(
         f"agent {spec.name} speaks {spec.dialect}, but the provider {found.provider} speaks {spoken}", hint=missing
     )
 
 
-_NEVER = {"windows", "tpu", "compose", "llm-judge", "skills", "prior-context", "memory-score"}
+_NEVER = {"windows", "tpu", "compose", "llm-judge", "prior-context", "memory-score"}
 """What a task may ask for and this release cannot do yet, on any backend."""
 
 
@@ -164,9 +199,38 @@ def _unsupported(task: Task, has: Capabilities, backend: str) -> list[BenchflowE
     return faults
 
 
+def _unprotected(config: RolloutConfig, has: Capabilities, backend: str) -> list[BenchflowError]:
+    """A role may only read the solution where others can be kept from it."""
+    if config.sandbox_user is not None and has.users:
+        return []
+    why = "sandbox_user is root" if config.sandbox_user is None else f"the {backend} sandbox has one user only"
+    named = {role.name: None for scene in config.scenes for role in scene.roles if role.oracle_access}
+    return [
+        ConfigError(f"role {name!r}: oracle_access would show the solution to every role, because {why}")
+        for name in named
+    ]
+
+
+def _check_lockdown(config: RolloutConfig) -> None:
+    paths: object = config.lockdown_paths
+    listed = list(paths) if isinstance(paths, list | tuple) else [None]
+    if not all(isinstance(path, str) and path.startswith("/") and path.strip("/") for path in listed):
+        raise ConfigError(f"lockdown_paths is {paths!r}; a list of absolute paths is expected")
+
+
 def _changes_between_turns(need: Need) -> bool:
     """Whether a network policy would have to change in a living sandbox: an agent's, from one step to the next."""
     return need.where.startswith("steps") and ".agent." in need.where
+
+
+def _unforkable(config: RolloutConfig, has: Capabilities, backend: str) -> list[BenchflowError]:
+    """What keeps the branches that the scenes ask for from being made."""
+    faults: list[BenchflowError] = []
+    if config.branch_concurrency < 1:
+        faults.append(ConfigError(f"branch_concurrency is {config.branch_concurrency!r}; 1 or more is expected"))
+    if not has.fork and any(turn.best_of != 1 for scene in config.scenes for turn in scene.turns):
+        faults.append(ConfigError(f"best_of: the {backend} sandbox cannot be forked", hint="use docker or local"))
+    return faults
 
 
 def _unreachable(task: Task, players: Iterable[Player]) -> list[BenchflowError]:
@@ -181,6 +245,19 @@ def _unreachable(task: Task, players: Iterable[Player]) -> list[BenchflowError]:
         )
         for player in players
         if player.spec.kind != "builtin" and player.credentials.provider and not player.through_gateway
+    ]
+
+
+def uncounted(players: Iterable[Player], limits: Mapping[str, float | None]) -> list[BenchflowError]:
+    """What agents use is limited only where their requests go through the gateway, which counts it."""
+    asked = " and ".join(name for name, limit in limits.items() if limit is not None)
+    return [
+        ConfigError(
+            f"{asked} cannot be kept: {player.spec.name} reaches {player.credentials.provider} by itself",
+            hint="give it a key instead of a login, or leave the limit out",
+        )
+        for player in players
+        if asked and player.spec.kind != "builtin" and player.credentials.provider and not player.through_gateway
     ]
 
 

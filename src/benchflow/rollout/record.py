@@ -7,17 +7,22 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import shutil
 import time
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol
 
-from benchflow.rollout.result import ErrorInfo, RolloutResult
+from benchflow.errors import BudgetSpent
+from benchflow.rollout.recipe import recipe
+from benchflow.rollout.result import PHASES, ErrorInfo, RolloutResult
 from benchflow.rollout.store import RolloutFolder
+from benchflow.task.digest import task_digest
 from benchflow.task.env import resolve_env, resolve_text
 from benchflow.trajectory.reader import read_events
 from benchflow.trajectory.redact import Redactor
 from benchflow.trajectory.writer import TrajectoryWriter
+from benchflow.verify.evidence import count
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -27,13 +32,12 @@ if TYPE_CHECKING:
     from benchflow.rollout.plan import Act, Plan
     from benchflow.rollout.result import Usage
     from benchflow.rollout.scene import Role
+    from benchflow.rollout.user import RoundResult
     from benchflow.sandbox.base import Sandbox
     from benchflow.trajectory.events import Event
     from benchflow.verify.base import VerifyResult
 
 _SECRET_NAME = re.compile(r"key|token|secret|password|credential", re.IGNORECASE)
-
-PHASES = ("environment_setup", "agent_setup", "agent_execution", "verifier")
 
 
 class Observer(Protocol):
@@ -55,9 +59,12 @@ class Record:
         self._observer = observer
         self._phase = "setup"
         self._metered = False
+        self._finished = False
+        self._continued: list[Path] = []
         self._began = time.monotonic()
         secrets = [secret for player in plan.players.values() for secret in player.credentials.secrets]
         secrets += [value for name, value in config.agent_env.items() if _SECRET_NAME.search(name)]
+        self.secrets = secrets
         self._redactor = Redactor(secrets)
         self._writer = TrajectoryWriter(self.folder.trajectory, secrets=secrets)
         self._prompts: list[dict[str, object]] = []
@@ -71,27 +78,24 @@ class Record:
             labels=dict(config.labels),
             started_at=_now(),
         )
-        self.folder.write("config.json", self._config_document(config))
+        self.folder.write("config.json", self._redactor.value(self._config_document(config)))
 
     def _config_document(self, config: RolloutConfig) -> dict[str, object]:
         return {
+            **recipe(config),
+            "labels": dict(config.labels),
             "task": self._plan.task.name,
-            "task_path": str(config.task_path),
+            "task_digest": self._plan.digest or task_digest(config.task_path),
             "agent": self.result.agent,
             "model": self.result.model,
             "environment": self._plan.backend.name,
             "environment_reason": self._plan.backend_reason,
-            "sandbox_user": config.sandbox_user,
-            "sandbox_setup_timeout": config.sandbox_setup_timeout,
-            "agent_timeout": config.agent_timeout,
-            "agent_idle_timeout": config.agent_idle_timeout,
-            "agent_env": sorted(config.agent_env),
-            "scenes": [dataclasses.asdict(scene) for scene in config.scenes],
             "players": {
                 player.role.name: {
                     "agent": player.spec.ref,
                     "version": player.spec.version,
                     "model": player.role.model,
+                    "provider": player.credentials.provider,
                     "credential": player.credentials.source,
                 }
                 for player in self._plan.players.values()
@@ -120,8 +124,15 @@ class Record:
         self._writer.flush()
         return list(read_events(self.folder.trajectory))
 
-    def prompted(self, role: Role, prompt: str) -> None:
-        self._prompts.append({"scene_role": role.name, "agent": role.agent, "prompt": prompt, "at": _now()})
+    @property
+    def prompts(self) -> list[dict[str, object]]:
+        """Everything that was said to agents so far."""
+        return list(self._prompts)
+
+    def prompted(self, role: Role, prompt: str, source: str, parts: Sequence[Mapping[str, str]] = ()) -> None:
+        """Keep a prompt that is about to be sent, who says it, and where each of its parts comes from."""
+        said: dict[str, object] = {"scene_role": role.name, "agent": role.agent, "source": source, "prompt": prompt}
+        self._prompts.append({**said, **({"parts": list(parts)} if len(parts) > 1 else {}), "at": _now()})
         self.folder.write("prompts.json", self._redactor.value(self._prompts))
 
     def metered(self, usage: Usage | None) -> None:
@@ -151,12 +162,19 @@ class Record:
         self.result.sandbox_user = None
         self.note("this sandbox maps one user only: the agents run as root inside it")
 
+    def one_user(self) -> None:
+        """The roles are told apart by nothing, because they are all the same user."""
+        self.note("all roles run as one user: their access, and who wrote a message, rest on good faith")
+
     def note(self, text: str) -> None:
         self.result.notes.append(self._redactor.text(text))
 
     def failed(self, error: BaseException) -> None:
         """Keep the first error: it is the cause, later ones are consequences."""
         info = ErrorInfo.of(error, self._phase)
+        if isinstance(error, BudgetSpent) and self.result.limit is None:
+            self.result.limit = {"scope": error.scope, "kind": error.kind, "limit": error.limit}
+            self.note(f"cut off and scored as it stands: {error.message}")
         if self.result.error is None:
             self.result.error = dataclasses.replace(info, message=self._redactor.text(info.message))
         else:
@@ -166,10 +184,29 @@ class Record:
         self.act_rewards.append(result.rewards)
         self.result.verify_level = result.level
         self.result.trusted = self.result.trusted and result.trusted
+        self.result.trust = "trusted" if self.result.trusted else "suspect"
+        for severity, number in count(result.findings).items():
+            self.result.tampering[severity] = self.result.tampering.get(severity, 0) + number
+        self.result.opt_outs = list(dict.fromkeys([*self.result.opt_outs, *result.opt_outs]))
         for remark in remarks:
             self.note(remark)
         if act.step:
             self.result.steps.append({"name": act.name, "rewards": result.rewards, "level": result.level})
+
+    def continue_with(self, branch: Record) -> None:
+        """What a branch did is this rollout's own; its exchanges with models, which may go on, are added at the end."""
+        for one in branch.events():
+            self.event(one)
+        self._prompts += branch.prompts
+        self.folder.write("prompts.json", self._redactor.value(self._prompts))
+        self._continued.append(branch.folder.ledger)
+
+    def round_ended(self, act: Act, found: RoundResult, prompt: str | None = None, scene: str | None = None) -> None:
+        """Keep what came of a round: a user's, with what it said, or a scene's."""
+        said = {"scene": scene} if scene else {"prompt": prompt}
+        kept = {"round": found.round, **said, "rewards": found.rewards, "reward": found.reward}
+        kept |= {"verifier_error": found.verifier_error, "n_tool_calls": found.n_tool_calls}
+        self.result.rounds.append({**kept, **({"step": act.name} if act.step else {})})
 
     def act_folder(self, act: Act) -> Path:
         """Where an act's verifier output and artifacts go: the rollout's folder, or steps/<name>."""
@@ -210,15 +247,23 @@ class Record:
         return found
 
     def finish(self) -> None:
-        """Write timing.json and, last, result.json."""
+        """Write timing.json and, last, result.json. Once: what is called again does nothing."""
+        if self._finished:
+            return
         self._writer.close()
+        for ledger in self._continued:
+            if ledger.exists():
+                with ledger.open("rb") as theirs, self.folder.ledger.open("ab") as ours:
+                    shutil.copyfileobj(theirs, ours)
         result = self.result
         result.n_tool_calls = self._writer.n_tool_calls
         result.timing = {name: round(result.timing.get(name, 0.0), 4) for name in PHASES}
+        result.timing["waiting"] = result.usage.waiting_seconds or 0.0
         result.timing["total"] = round(time.monotonic() - self._began, 4)
         result.finished_at = _now()
         self.folder.write("timing.json", result.timing)
         self.folder.write("result.json", self._redactor.value(result.to_json()))
+        self._finished = True
 
 
 def _now() -> str:

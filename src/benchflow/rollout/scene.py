@@ -1,46 +1,82 @@
 """Scenes, roles and turns: how a rollout is declared, and the explicit steps it compiles to.
 
 A rollout is a list of scenes in one sandbox. Within a scene a role keeps its process and its session across its
-turns; between scenes every agent process is gone, and only files remain. `compile_steps` is a pure function, so that
-a plan can be printed before anything runs.
+turns, also when others act in between; between scenes every agent process is gone, and only files remain. A scene may
+repeat its turns until something is true (see `stop`). In a scene with several roles they write to each other through
+an outbox (see `outbox`), and each is a Unix user of its own (see `cast`).
+
+`compile_steps` is a pure function, so that a plan can be printed before anything runs.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
-from benchflow.errors import ConfigError
+from benchflow.rollout.scene_check import refuse
+from benchflow.rollout.stop import describe_stop
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from benchflow.rollout.stop import StopWhen
+
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """Who acts: a name within the scene, the agent that plays it and its model (None: the agent's own default)."""
+    """Who acts: a name within the scene, the agent that plays it and its model (None: the agent's own default).
+
+    `access` "read" lets it write nothing in the workspace but its outbox. `oracle_access` lets it, and nobody else,
+    read /solution. `reads_trajectory` names roles of its scene whose events so far it finds, before each of its turns,
+    in /logs/trajectories/<its own name>/<their name>.jsonl. `timeout` is seconds for each of its turns. `skills_dir`
+    holds its skills, instead of the rollout's.
+    """
 
     name: str
     agent: str
     model: str | None = None
     env: Mapping[str, str] = field(default_factory=dict, hash=False)
+    access: Literal["read", "write"] = field(default="write", kw_only=True)
+    oracle_access: bool = field(default=False, kw_only=True)
+    reads_trajectory: Sequence[str] = field(default=(), kw_only=True)
+    timeout: float | None = field(default=None, kw_only=True)
+    skills_dir: Path | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.reads_trajectory, str):
+            object.__setattr__(self, "reads_trajectory", tuple(self.reads_trajectory))
+        if self.skills_dir is not None:
+            object.__setattr__(self, "skills_dir", Path(self.skills_dir))
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One prompt to one role. A prompt of None is the task's instruction."""
+    """One prompt to one role. A prompt of None is the task's instruction.
+
+    `again` is said instead where the scene repeats; None says the same again. `best_of` plays the turn so many times,
+    each on a fork, and goes on with the best.
+    """
 
     role: str
     prompt: str | None = None
+    again: str | None = field(default=None, kw_only=True)
+    best_of: int = field(default=1, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """One region of interaction: its roles take the turns in the order given."""
+    """One region of interaction: its roles take the turns in the order given, up to `max_rounds` times.
+
+    `stop_when` ends it before (see `stop`). `verify_rounds` scores every round on a fork and keeps the rewards.
+    """
 
     roles: Sequence[Role]
     turns: Sequence[Turn]
     name: str = "main"
+    max_rounds: int | None = field(default=None, kw_only=True)
+    stop_when: StopWhen | None = field(default=None, kw_only=True)
+    verify_rounds: bool = field(default=False, kw_only=True)
 
     @classmethod
     def single(
@@ -55,52 +91,60 @@ class Scene:
         """One role that gets the prompts one after the other in one session."""
         return cls(roles=[Role(role, agent, model)], turns=[Turn(role, prompt) for prompt in prompts], name=name)
 
+    @property
+    def rounds(self) -> int:
+        """How often the turns are taken at most."""
+        return self.max_rounds or 1
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One prompt to one role, fully explicit. `opens_session` marks the first turn of a role in its scene."""
+    """One prompt to one role, fully explicit. `opens_session` marks the first turn of a role in its scene.
+
+    `closes_round` and `closes_scene` mark the last turn of each, as far as can be told beforehand. `source` says where
+    the prompt comes from: the task's instruction or the scene. `until` is what ends the scene before its last round.
+    """
 
     scene: str
     role: Role
     prompt: str
     opens_session: bool
     closes_scene: bool
+    round: int = 1
+    closes_round: bool = True
+    source: Literal["instruction", "scene"] = "scene"
+    best_of: int = 1
+    until: str = ""
 
 
 def compile_steps(scenes: Iterable[Scene], instruction: str) -> list[Step]:
-    """The scenes as a flat list of steps. Raises ConfigError with every mistake at once."""
+    """The scenes as a flat list of steps, every round written out. Raises ConfigError with every mistake at once."""
     scenes = list(scenes)
-    if problems := _problems(scenes):
-        raise ConfigError("scenes cannot run as written:\n" + "\n".join(f"  - {problem}" for problem in problems))
+    refuse(scenes)
+    return [step for scene in scenes for step in _steps(scene, instruction)]
+
+
+def _steps(scene: Scene, instruction: str) -> list[Step]:
+    roles = {role.name: role for role in scene.roles}
+    seen: set[str] = set()
     steps: list[Step] = []
-    for scene in scenes:
-        roles = {role.name: role for role in scene.roles}
-        seen: set[str] = set()
-        for number, turn in enumerate(scene.turns, start=1):
-            prompt = instruction if turn.prompt is None else turn.prompt
+    for number in range(1, scene.rounds + 1):
+        for place, turn in enumerate(scene.turns, start=1):
+            prompt = turn.prompt if number == 1 or turn.again is None else turn.again
+            last = place == len(scene.turns)
             steps.append(
                 Step(
-                    scene.name, roles[turn.role], prompt, turn.role not in seen, closes_scene=number == len(scene.turns)
+                    scene.name,
+                    roles[turn.role],
+                    instruction if prompt is None else prompt,
+                    opens_session=turn.role not in seen,
+                    closes_scene=last and number == scene.rounds,
+                    round=number,
+                    closes_round=last,
+                    source="instruction" if prompt is None else "scene",
+                    best_of=turn.best_of,
+                    until=describe_stop(scene.stop_when),
                 )
             )
             seen.add(turn.role)
     return steps
-
-
-def _problems(scenes: Sequence[Scene]) -> list[str]:
-    found = [] if scenes else ["there is no scene"]
-    found += [f"two scenes are named {name!r}" for name in _twice(scene.name for scene in scenes)]
-    for scene in scenes:
-        names = [role.name for role in scene.roles]
-        found += [f"scene {scene.name!r}: two roles are named {name!r}" for name in _twice(names)]
-        if not scene.turns:
-            found.append(f"scene {scene.name!r} has no turns")
-        unknown = sorted({turn.role for turn in scene.turns} - set(names))
-        known = ", ".join(names) or "none"
-        found += [f"scene {scene.name!r}: a turn names the role {role!r}; its roles are: {known}" for role in unknown]
-    return found
-
-
-def _twice(names: Iterable[str]) -> list[str]:
-    seen: set[str] = set()
-    return [name for name in names if name in seen or seen.add(name)]  # type: ignore[func-returns-value]

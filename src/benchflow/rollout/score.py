@@ -14,20 +14,34 @@ from benchflow.task.env import resolve_env
 from benchflow.task.separate import verifier_box
 from benchflow.verify.artifacts import collect, restore, run_hooks
 from benchflow.verify.base import Evidence, VerifyResult
+from benchflow.verify.environment import OPEN_TO_ALL, search_path
+from benchflow.verify.evidence import Finding, tampering_document, trust_of
+from benchflow.verify.harden import Hardened, harden
+from benchflow.verify.hooks import Setting, wants_login_shell, words_of
 from benchflow.verify.level import place_verifier
 from benchflow.verify.script import ScriptCheck, run_script
-from benchflow.verify.servers import listening_pids
+from benchflow.verify.servers import Alive, still_alive
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from benchflow.rollout.account import Account
     from benchflow.rollout.plan import Act, Plan
+    from benchflow.rollout.sidecars import Sidecars
     from benchflow.sandbox.base import Sandbox
     from benchflow.task.separate import VerifierBox
+    from benchflow.task.verifier import VerifierConfig
     from benchflow.trajectory.events import Event
     from benchflow.verify.artifacts import Collected
+    from benchflow.verify.evidence import Action
     from benchflow.verify.rubric import Rubric
+
+
+TEXT_LIMIT = 1024 * 1024
+"""Bytes of a test file that is searched for the names of programs and modules it uses."""
+
+PROCESSES = 50
+"""Processes that outlived their turn which are listed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +53,9 @@ class Scorer:
     account: Account
     owner: Owner
     trusted_agent: bool
+    sidecars: Sidecars
     rubric: Rubric | None = None
+    fresh: bool = False
 
     async def final(self, act: Act, folder: Path, events: Sequence[Event] = ()) -> tuple[VerifyResult, list[str]]:
         """Score what the agent left. Its processes end, but for servers when they are what is scored.
@@ -52,54 +68,136 @@ class Scorer:
         manifest = await collect(self.sandbox, config.artifacts, artifacts)
         if any(row.status != "empty" for row in manifest):
             write_json(artifacts / "manifest.json", [asdict(row) for row in manifest])
-        servers = await listening_pids(self.sandbox, user=self.account.user)
-        return await self._score(act, folder, events, servers, manifest), remarks
+        users = (self.account.user, *self.account.beside)
+        each = [await still_alive(self.sandbox, user=user) for user in users]
+        alive = Alive(
+            tuple(pid for one in each for pid in one.servers), tuple(other for one in each for other in one.others)
+        )
+        return await self._score(act, folder, events, alive, manifest), remarks
 
     async def soft(self, act: Act, folder: Path, events: Sequence[Event] = ()) -> VerifyResult:
-        """Score the present state on a fork, leaving the sandbox and every process in it as they are."""
-        return await self._score(act, folder, events, None, ())
+        """Score the present state on a fork, leaving the sandbox and every process in it as they are.
+
+        It is the final verification in all but the processes, which no fork has: what that changes in the sandbox
+        beforehand is done to a fork here.
+        """
+        separate = verifier_box(self.plan.task, act.step) is not None
+        if not self.sandbox.capabilities.fork or not (separate or self._config(act).collect):
+            return await self._score(act, folder, events, None, ())
+        other = await self.sandbox.fork()
+        try:
+            await self.sidecars.start_again(other)
+            result, _ = await replace(self, sandbox=other).final(act, folder, events)
+        finally:
+            await other.stop()
+        return result
 
     async def _score(
-        self, act: Act, folder: Path, events: Sequence[Event], servers: list[int] | None, manifest: Sequence[Collected]
+        self, act: Act, folder: Path, events: Sequence[Event], alive: Alive | None, manifest: Sequence[Collected]
     ) -> VerifyResult:
         task = self.plan.task
         box = verifier_box(task, act.step)
         place = place_verifier(
             separate=box is not None,
+            fresh=self.fresh,
             can_fork=self.sandbox.capabilities.fork,
-            servers=len(servers or ()),
-            agent_is_root=self.account.is_root and not self.trusted_agent,
-            task_wants_live=task.config.verifier.hardening.live and servers is not None,
+            servers=len(alive.servers) if alive else 0,
+            agent_is_root=self._root and not self.trusted_agent,
+            task_wants_live=task.config.verifier.hardening.live and alive is not None,
         )
-        check = self._check(act)
+        findings = _outlived(alive, live=place.level == "live")
+        if not place.trusted:
+            findings.append(Finding("/", "level", "critical", "left", "root's processes live beside the verifier"))
         if place.level == "live":
-            keep = tuple(servers or ())
+            keep = (*(alive.servers if alive else ()), *await self.sidecars.pids(self.sandbox))
             await self.sandbox.kill_processes(keep=keep)
-            result = await self._run(self.sandbox, replace(check, private=True, keep=keep), act, folder, events)
+            findings += self._beside_agent()
+            fit = await harden(self.sandbox, self._setting(act))
+            check = replace(self._check(act, fit), private=True, keep=keep)
+            result = await self._run(self.sandbox, check, act, folder, events)
         else:
-            if servers is not None:
-                await self.sandbox.kill_processes()
+            if alive is not None:
+                await self.sandbox.kill_processes(keep=await self.sidecars.pids(self.sandbox))
             if place.level == "fork":
                 other = await self.sandbox.fork(network=verifier_network(task, act.step))
             else:
                 other = await self._fresh(act, box, folder / "artifacts", manifest)
-                check = replace(check, files=() if box and box.brings_tests else check.files)
             try:
+                # A separate verifier stands on its own image, and gets nothing but what the task declares.
+                fit = Hardened()
+                if box is None:
+                    fit = await harden(other, self._setting(act, copied=place.level == "fresh"))
+                check = self._check(act, fit)
+                await self.sidecars.start_again(other)
+                check = replace(check, files=() if box and box.brings_tests else check.files)
                 result = await self._run(other, check, act, folder, events)
             finally:
                 await other.stop()
-        return replace(result, level=place.level, trusted=place.trusted)
+        return self._judged(replace(result, level=place.level), act, [*findings, *fit.findings], folder)
 
-    def _check(self, act: Act) -> ScriptCheck:
-        task, step = self.plan.task, act.step
-        verifier = step.config.verifier if step else task.config.verifier
+    def _judged(self, result: VerifyResult, act: Act, findings: list[Finding], folder: Path) -> VerifyResult:
+        """The result with what was found; written beside the verifier's output when there is something to tell."""
+        trust = "trusted" if self.trusted_agent else trust_of(findings)
+        opt_outs = self._config(act).hardening.opt_outs
+        if findings or opt_outs:
+            document = tampering_document(findings, trust=trust, level=result.level, opt_outs=opt_outs)
+            write_json(folder / "tampering.json", document)
+        return replace(result, trust=trust, findings=findings, opt_outs=opt_outs)
+
+    @property
+    def _root(self) -> bool:
+        return self.account.user in (None, "root", "0")
+
+    def _could_be_root(self, act: Act) -> bool:
+        """Whether something ran as root where the agent had worked, which it may have led astray."""
+        hooks = act.step.config.verifier.collect if act.step else self.plan.task.config.verifier.collect
+        steps = self.plan.task.steps
+        between = [step for step in steps[1:] if step.setup_script] if steps else []
+        in_place = bool(steps) and self.plan.task.config.verifier.hardening.live
+        return self._root or bool(between) or in_place or any(hook.user in (None, "root", "0", 0) for hook in hooks)
+
+    def _config(self, act: Act) -> VerifierConfig:
+        return act.step.config.verifier if act.step else self.plan.task.config.verifier
+
+    def _setting(self, act: Act, *, copied: bool = False) -> Setting:
+        hardening = self._config(act).hardening
+        files = contents(self.plan.task.upload_files("tests", act.step)).values()
+        texts = [file.content.decode("utf-8", "replace") for file in files if len(file.content) <= TEXT_LIMIT]
+        return Setting(
+            workdir=self.sandbox.workdir,
+            env=self.sandbox.env,
+            root=self._could_be_root(act) and not copied,
+            copied=copied,
+            words=words_of(texts),
+            login_shell=wants_login_shell(texts),
+            clean_conftests=hardening.cleanup_conftests,
+            remove_hooks=hardening.remove_hooks,
+            restore_files=hardening.restore_files,
+            git_hooks=hardening.git_hooks,
+        )
+
+    def _beside_agent(self) -> list[Finding]:
+        """Programs that the agent's processes could exchange under a verifier which runs beside them."""
+        workspace = (self.sandbox.workdir, *OPEN_TO_ALL)
+        path = self.sandbox.env.get("PATH", "")
+        exposed = [
+            entry for entry in search_path(path) if f"{entry}/".startswith(tuple(f"{one}/" for one in workspace))
+        ]
+        return [Finding(entry, "level", "critical", "left", "on PATH, and the agent's to write") for entry in exposed]
+
+    def _check(self, act: Act, fit: Hardened) -> ScriptCheck:
+        task, verifier = self.plan.task, self._config(act)
         env = resolve_env({**task.config.verifier.env, **verifier.env}, self.plan.environ, where="verifier.env")
         return ScriptCheck(
-            files=[contents(task.upload_files("tests", step))],
+            files=[contents(task.upload_files("tests", act.step))],
             env=env,
             user=verifier.user,
             timeout=verifier.timeout_sec,
             reward_range=verifier.reward_range,
+            clean_env=verifier.hardening.clean_env,
+            git_hooks=verifier.hardening.git_hooks,
+            new_loader_cache=fit.new_loader_cache,
+            new_modules=fit.new_modules,
         )
 
     async def _run(
@@ -143,3 +241,12 @@ class Scorer:
             await other.stop()
             raise
         return other
+
+
+def _outlived(alive: Alive | None, *, live: bool) -> list[Finding]:
+    """The agent's processes that were still there when it had ended."""
+    if alive is None:
+        return []
+    found = [Finding(f"/proc/{pid}", "process", "warning", "ended", name) for pid, name in alive.others[:PROCESSES]]
+    did: Action = "left" if live else "ended"
+    return [*found, *(Finding(f"/proc/{pid}", "process", "info", did, "listens") for pid in alive.servers[:PROCESSES])]

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Self
 
 from benchflow.acp.connect import connect_with_retry
 from benchflow.acp.session import SessionOptions
-from benchflow.agent.launch import LaunchPlan, plan_launch
+from benchflow.agent.launch import SERVICE_PORT, LaunchPlan, plan_launch
 from benchflow.errors import AgentTimeout, SandboxError
 from benchflow.rollout.account import write_home
+from benchflow.rollout.cast import workplace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
     from benchflow.acp.session import Session
     from benchflow.agent.bundle import Bundle
     from benchflow.rollout.account import Account
+    from benchflow.rollout.cast import Cast
     from benchflow.rollout.plan import Player
+    from benchflow.rollout.skills import Skills
     from benchflow.rollout.wire import Wire
     from benchflow.sandbox.base import Sandbox, Stream
     from benchflow.trajectory.events import Event
@@ -33,8 +36,8 @@ if TYPE_CHECKING:
 SERVICE_TIMEOUT = 300.0
 """Seconds that a service which an agent needs beside it may take to listen."""
 
-SERVICE_LOG = "/logs/agent/service.log"
-"""Where, in the sandbox, such a service says what it does."""
+SERVICE_LOG = "service.log"
+"""Where, in its user's home, such a service says what it does."""
 
 SERVICE_LOOK = 0.2
 """Seconds between looks whether it does. The kernel has no event for another process's socket."""
@@ -45,10 +48,11 @@ class Surroundings:
     """What every agent on the stage shares: where it is, as whom, and where its words go."""
 
     sandbox: Sandbox
-    account: Account
+    cast: Cast
     wire: Wire
     on_event: Callable[[Event], None]
     log: Callable[[str, str], None]
+    skills: Skills
     mcp_servers: Sequence[Mapping[str, object]] = ()
     env: Mapping[str, str] | None = None
 
@@ -89,30 +93,30 @@ class Stage:
 
     async def _open(self, player: Player) -> Session:
         around, spec = self._around, player.spec
+        account, place = around.cast.accounts[player.role.name], workplace(around.sandbox, around.cast)
         bundle = self._bundles[player.role.agent]
         plan = await self._plan(player, bundle)
         files: dict[str, str | bytes] = dict(plan.files)
-        files |= {login.target: login.source.read_bytes() for login in player.credentials.files}
-        await write_home(around.sandbox, around.account, files)
+        files |= {login.target: login.source.read_bytes() for login in plan.logins}
+        await write_home(around.sandbox, account, files)
+        await around.skills.link(around.sandbox, player, account)
         path = ":".join([around.sandbox.env.get("PATH", "/usr/local/bin:/usr/bin:/bin"), *bundle.path_dirs])
         env = {
-            **plan.env, "PATH": path, "HOME": around.account.home, **(around.env or {}), **player.role.env,
+            **plan.env, "PATH": path, "HOME": account.home, **around.cast.env, **(around.env or {}), **player.role.env,
         }  # fmt: skip
         for command in plan.before:
-            await self._serve(command, plan.port, env)
+            await self._serve(account, command, plan.port, env)
 
         async def start() -> Stream:
-            stream = await self._start(plan.argv, env)
+            stream = await self._start(account, plan.argv, env)
             return Leader(stream)
 
-        options = SessionOptions(
-            cwd=around.sandbox.workdir, user=around.account.user, env=env, mcp_servers=around.mcp_servers
-        )
+        options = SessionOptions(cwd=around.sandbox.workdir, user=account.user, env=env, mcp_servers=around.mcp_servers)
         session = await connect_with_retry(
             start,
-            around.sandbox,
+            place,
             options,
-            on_event=around.on_event,
+            on_event=self._events_of(player.role.name),
             log=lambda line: around.log(player.role.agent, line),
         )
         try:
@@ -130,20 +134,27 @@ class Stage:
             player.spec,
             bundle,
             model=player.role.model,
-            home=self._around.account.home,
+            home=self._around.cast.accounts[player.role.name].home,
             workspace=self._around.sandbox.workdir,
             endpoint=await self._around.wire.endpoint(player),
             credentials=player.credentials,
+            port=SERVICE_PORT + list(self._around.cast.accounts).index(player.role.name),
         )
 
-    async def _start(self, argv: Sequence[str], env: Mapping[str, str]) -> Stream:
-        around = self._around
-        stream = await around.sandbox.open(argv, user=around.account.user, env=env, cwd=around.sandbox.workdir)
+    def _events_of(self, role: str) -> Callable[[Event], None]:
+        """Events say whose they are where there are several roles."""
+        record = self._around.on_event
+        return (lambda one: record({**one, "actor": role})) if len(self._around.cast.accounts) > 1 else record
+
+    async def _start(self, account: Account, argv: Sequence[str], env: Mapping[str, str]) -> Stream:
+        place, cwd = workplace(self._around.sandbox, self._around.cast), self._around.sandbox.workdir
+        stream = await place.open(argv, user=account.user, env=env, cwd=cwd)
         self._streams.append(stream)
         return stream
 
-    async def _serve(self, command: Sequence[str], port: int, env: Mapping[str, str]) -> None:
-        await self._start(["/bin/sh", "-c", f'exec "$@" > {SERVICE_LOG} 2>&1', "sh", *command], env)
+    async def _serve(self, account: Account, command: Sequence[str], port: int, env: Mapping[str, str]) -> None:
+        log = f"{account.home}/{SERVICE_LOG}"
+        await self._start(account, ["/bin/sh", "-c", f'exec "$@" > {log} 2>&1', "sh", *command], env)
         wanted = f":{port:04X} "
         try:
             async with asyncio.timeout(SERVICE_TIMEOUT):
@@ -153,7 +164,7 @@ class Stage:
                         return
                     await asyncio.sleep(SERVICE_LOOK)
         except TimeoutError:
-            said = await self._around.sandbox.exec(["tail", "-c", "2000", SERVICE_LOG], cwd="/")
+            said = await self._around.sandbox.exec(["tail", "-c", "2000", log], user=0, cwd="/")
             message = f"{command[0]} does not listen on port {port} after {SERVICE_TIMEOUT:g} s"
             raise AgentTimeout(message, stderr=said.text) from None
 

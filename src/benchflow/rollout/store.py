@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
+RESULT = "result.json"
+
 NAME_LIMIT = 32
 """Characters of the task's name that go into a rollout's folder name."""
 
@@ -47,15 +49,24 @@ class RolloutFolder:
         return self.path / "agent" / "install-stdout.txt"
 
     def write(self, name: str, document: object) -> None:
-        write_json(self.path / name, document)
+        """Replace a document of the rollout; only what says that it ended is waited for until it is on the disk."""
+        write_json(self.path / name, document, durable=name == RESULT)
 
 
-def write_json(path: Path, document: object) -> None:
-    """Replace `path` in one step: a reader sees the old content or the new, also after a crash."""
+def write_json(path: Path, document: object, *, durable: bool = True) -> None:
+    """Replace `path` in one step: a reader sees the old content or the new; if `durable`, also after a crash."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with temporary.open("w", encoding="utf-8", errors="surrogateescape") as file:
-        json.dump(document, file, indent=2, default=str)
-        file.write("\n")
-        file.flush()
-        os.fsync(file.fileno())
+    with temporary.open("w", encoding="utf-8") as file:
+        file.write(json_text(document))
+        if durable:
+            file.flush()
+            os.fsync(file.fileno())
     temporary.replace(path)
+
+
+def json_text(document: object) -> str:
+    """A document with one line for each of its keys: fit to be read by a person, and ten times as fast as indenting."""
+    if not isinstance(document, dict) or not document:
+        return json.dumps(document, default=str) + "\n"
+    lines = [f"  {json.dumps(str(key))}: {json.dumps(value, default=str)}" for key, value in document.items()]
+    return "{\n" + ",\n".join(lines) + "\n}\n"

@@ -1,4 +1,4 @@
-"""From a task to the sandbox it asks for: pure translation, and the files that go in before anyone acts."""
+"""From a task to the sandbox it asks for: pure translation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from benchflow.sandbox.base import Capabilities, ImageSource, Mount, Sandbox
+    from benchflow.sandbox.base import Capabilities, ImageSource, Mount
     from benchflow.task.environment import EnvironmentConfig
     from benchflow.task.network import NetworkPolicy
     from benchflow.task.task import Step, Task
@@ -41,6 +41,19 @@ def sandbox_spec(
         network=agent_network(task),
         limits=limits(environment, has),
         mounts=mounts,
+        owner=Owner(job=job, rollout=name),
+        build_timeout=environment.build_timeout_sec,
+        log=log,
+    )
+
+
+def workshop_spec(task: Task, *, name: str, job: str, log: Callable[[str], None] | None = None) -> SandboxSpec:
+    """A sandbox to build an agent in for the task's image: that image and network, and nothing else of the task's."""
+    environment = task.config.environment
+    return SandboxSpec(
+        image=image_source(environment, task.environment_dir),
+        name=f"{name}-workshop",
+        limits=Limits(pids=None),
         owner=Owner(job=job, rollout=name),
         build_timeout=environment.build_timeout_sec,
         log=log,
@@ -93,11 +106,3 @@ def _network(policy: NetworkPolicy) -> Network:
 def contents(files: Sequence[tuple[Path, str]]) -> dict[str, FileData]:
     """Host files as they are put: by content and mode, under their relative paths."""
     return {relative: FileData(file.read_bytes(), file.stat().st_mode & 0o777) for file, relative in files}
-
-
-async def furnish(sandbox: Sandbox, task: Task) -> None:
-    """A prebuilt image without a build file of its own gets the whole of environment/ in its workdir."""
-    folder = task.environment_dir
-    prebuilt = task.config.environment.docker_image is not None
-    if prebuilt and folder.is_dir() and not (folder / "Dockerfile").exists() and any(folder.iterdir()):
-        await sandbox.put(folder, sandbox.workdir)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
@@ -17,15 +17,25 @@ from benchflow.rollout.config import RolloutConfig
 from benchflow.rollout.scene import Role, Scene, Turn
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
 SETTINGS: Mapping[str, type | tuple[type, ...]] = {
     "environment": str,
     "sandbox_user": (str, type(None)),
     "sandbox_setup_timeout": (int, float),
+    "loop": (str, type(None)),
+    "branch_concurrency": int,
     "agent_timeout": (int, float, type(None)),
     "agent_idle_timeout": (int, float, type(None)),
+    "agent_working_timeout": (int, float, type(None)),
+    "max_cost": (int, float, type(None)),
+    "max_tokens": (int, type(None)),
+    "allow_models": list,
     "agent_env": dict,
+    "keep_workspace": bool,
+    "services": list,
+    "skills_dir": str,
+    "lockdown_paths": list,
     "jobs_dir": str,
     "job_name": str,
 }
@@ -74,10 +84,7 @@ def read_scenes(found: Mapping[str, object], where: str) -> list[Scene]:
     """The scenes under the key `scenes`. Raises ConfigError."""
     if clash := [key for key in ("agent", "model", "prompts") if key in found]:
         raise ConfigError(f"{where}: {clash[0]} and scenes exclude each other; each role has its own agent and model")
-    return [
-        _scene(scene, f"{where}: scenes[{index}]")
-        for index, scene in enumerate(entries(found["scenes"], f"{where}: scenes"))
-    ]
+    return _each(found["scenes"], f"{where}: scenes", _scene)
 
 
 def read_prompts(found: Mapping[str, object], where: str) -> list[str | None]:
@@ -95,27 +102,82 @@ def _single(found: Mapping[str, object], where: str) -> Scene:
 
 
 def _scene(document: object, where: str) -> Scene:
-    found = table(document, where, ("name", "roles", "turns"))
-    roles = []
-    for index, entry in enumerate(entries(found.get("roles"), f"{where}.roles")):
-        place = f"{where}.roles[{index}]"
-        role = table(entry, place, tuple(field.name for field in dataclasses.fields(Role)))
-        roles.append(
-            Role(
-                text(role.get("name"), f"{place}.name"),
-                text(role.get("agent"), f"{place}.agent"),
-                optional_text(role.get("model"), f"{place}.model"),
-                strings(role.get("env", {}), f"{place}.env"),
-            )
-        )
-    turns = []
-    for index, entry in enumerate(entries(found.get("turns"), f"{where}.turns")):
-        place = f"{where}.turns[{index}]"
-        turn = table(entry, place, ("role", "prompt"))
-        turns.append(
-            Turn(text(turn.get("role"), f"{place}.role"), optional_text(turn.get("prompt"), f"{place}.prompt"))
-        )
-    return Scene(roles, turns, text(found.get("name", "main"), f"{where}.name"))
+    found = table(document, where, field_names(Scene))
+    roles, turns = _all_of(
+        lambda: _each(found.get("roles"), f"{where}.roles", _role),
+        lambda: _each(found.get("turns"), f"{where}.turns", _turn),
+    )
+    return Scene(roles, turns, text(found.get("name", "main"), f"{where}.name"), **_given(found, where, _SCENE))
+
+
+def _role(document: object, where: str) -> Role:
+    found = table(document, where, field_names(Role))
+    return Role(
+        text(found.get("name"), f"{where}.name"),
+        text(found.get("agent"), f"{where}.agent"),
+        optional_text(found.get("model"), f"{where}.model"),
+        strings(found.get("env", {}), f"{where}.env"),
+        **_given(found, where, _ROLE),
+    )
+
+
+def _turn(document: object, where: str) -> Turn:
+    found = table(document, where, field_names(Turn))
+    return Turn(
+        text(found.get("role"), f"{where}.role"),
+        optional_text(found.get("prompt"), f"{where}.prompt"),
+        **_given(found, where, _TURN),
+    )
+
+
+_SCENE: Mapping[str, type | tuple[type, ...]] = {
+    "max_rounds": (int, type(None)),
+    "stop_when": (str, list, type(None)),
+    "verify_rounds": bool,
+}
+_ROLE: Mapping[str, type | tuple[type, ...]] = {
+    "access": str,
+    "oracle_access": bool,
+    "reads_trajectory": list,
+    "timeout": (int, float, type(None)),
+    "skills_dir": (str, type(None)),
+}
+_TURN: Mapping[str, type | tuple[type, ...]] = {"again": (str, type(None)), "best_of": int}
+
+
+def field_names(kind: type[Scene | Role | Turn]) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(kind))
+
+
+def _given(found: Mapping[str, object], where: str, kinds: Mapping[str, type | tuple[type, ...]]) -> dict[str, Any]:
+    """The values of the keys in `kinds` that are given. Raises ConfigError for a wrong type."""
+    given: dict[str, Any] = {}
+    for key, kind in kinds.items():
+        if key in found:
+            value = of_type(found[key], f"{where}.{key}", kind)
+            given[key] = [text(one, f"{where}.{key}") for one in value] if isinstance(value, list) else value
+    return given
+
+
+def _each[T](value: object, where: str, read: Callable[[object, str], T]) -> list[T]:
+    """Every entry of a list, read. Raises ConfigError with what is wrong in all of them."""
+    listed = entries(value, where)
+    return _all_of(*(lambda at=at, one=one: read(one, f"{where}[{at}]") for at, one in enumerate(listed)))
+
+
+def _all_of(*readings: Callable[[], Any]) -> list[Any]:
+    """The outcomes of all. Raises ConfigError with everything that went wrong, or the only thing as it is."""
+    outcomes, wrong = [], []
+    for reading in readings:
+        try:
+            outcomes.append(reading())
+        except ConfigError as error:
+            wrong.append(error)
+    if len(wrong) == 1:
+        raise wrong[0]
+    if wrong:
+        raise ConfigError("\n".join(str(error) for error in wrong))
+    return outcomes
 
 
 # -- values --------------------------------------------------------------------------------------------------
@@ -126,14 +188,16 @@ def table(document: object, where: str, known: Iterable[str]) -> Mapping[str, ob
     if not isinstance(document, dict):
         raise ConfigError(f"{where}: a table is expected")
     names = list(known)
-    for key in document:
-        if key not in names:
-            near = difflib.get_close_matches(str(key), names, n=1)
-            raise ConfigError(
-                f"{where}: unknown key {key!r}",
-                hint=f"did you mean {near[0]!r}?" if near else f"the keys are: {', '.join(names)}",
-            )
+    _all_of(*(lambda key=key: _refuse_key(key, where, names) for key in document if key not in names))
     return document
+
+
+def _refuse_key(key: object, where: str, names: list[str]) -> None:
+    near = difflib.get_close_matches(str(key), names, n=1)
+    raise ConfigError(
+        f"{where}: unknown key {key!r}",
+        hint=f"did you mean {near[0]!r}?" if near else f"the keys are: {', '.join(names)}",
+    )
 
 
 def entries(value: object, where: str) -> list[object]:
@@ -169,4 +233,6 @@ def _plain(value: object, where: str, kind: type | tuple[type, ...]) -> object:
     if kind is dict:
         return strings(value, where)
     of_type(value, where, kind)
+    if where.endswith("allow_models"):
+        return [text(entry, where) for entry in entries(value, where)]
     return Path(str(value)) if where.endswith("jobs_dir") else value

@@ -78,6 +78,8 @@ def detect_services(dockerfile: str) -> tuple[Service, ...]:
 def _find(wanted: str | Service) -> Service:
     if isinstance(wanted, Service):
         return wanted
+    if not isinstance(wanted, str):
+        raise ConfigError(f"services: {wanted!r} is not the name of a service")
     name, _, port = wanted.partition(":")
     if name not in SERVICES:
         near = difflib.get_close_matches(name, SERVICES, n=1)

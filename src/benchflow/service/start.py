@@ -23,18 +23,20 @@ START_TIMEOUT = 60.0
 """Seconds a service has until its /health must answer."""
 
 LOGS = "/var/log/benchflow-services"
+PIDS = "/run/benchflow-services"
 
 _SCRIPT = """
 set -u
-command=$1 port=$2 database=$3 log=$4
+command=$1 port=$2 database=$3 log=$4 pid=$5
 command -v "$command" > /dev/null || exit 3
-mkdir -p "$(dirname "$database")" "$(dirname "$log")"
-chmod 0700 "$(dirname "$log")"
+mkdir -p "$(dirname "$database")" "$(dirname "$log")" "$(dirname "$pid")"
+chmod 0700 "$(dirname "$log")" "$(dirname "$pid")"
 if [ -e "$database" ]; then chown 0:0 "$database"; chmod 0600 "$database"; fi
 umask 077
 if command -v setsid > /dev/null; then own=setsid; else own=nohup; fi
 $own "$command" --db "$database" serve --host 127.0.0.1 --port "$port" --no-mcp > "$log" 2>&1 < /dev/null &
 service=$!
+echo "$service" > "$pid"
 url=http://127.0.0.1:$port/health
 if command -v curl > /dev/null; then ask() { curl -fsS -m 2 "$url"; }
 elif command -v wget > /dev/null; then ask() { wget -q -T 2 -O - "$url"; }
@@ -56,8 +58,8 @@ class ServiceHook:
     async def __call__(self, sandbox: Sandbox) -> None:
         one = self.service
         log = f"{LOGS}/{one.name}.log"
-        argv = ["/bin/sh", "-c", _SCRIPT, "sh", str(one.command), str(one.port), one.database, log]
-        # The service would keep the pipe open: what it prints goes to its log, and the shell's own output is not read.
+        pid = f"{PIDS}/{one.name}"
+        argv = ["/bin/sh", "-c", _SCRIPT, "sh", str(one.command), str(one.port), one.database, log, pid]
         ended = await sandbox.exec(argv, user=0, cwd="/", timeout=START_TIMEOUT)
         if ended.ok:
             return
@@ -81,3 +83,14 @@ def build_service_hooks(services: Iterable[str | Service]) -> list[ServiceHook]:
     if outside := [one.name for one in found if one.command is None]:
         raise ConfigError(f"{outside[0]} is not a program of the image; name it under `services` of the config instead")
     return [ServiceHook(one) for one in found]
+
+
+async def has_command(sandbox: Sandbox, service: Service) -> bool:
+    """Whether the image brings the service's program."""
+    return (await sandbox.exec(["/bin/sh", "-c", 'command -v "$1"', "sh", str(service.command)], user=0, cwd="/")).ok
+
+
+async def service_pids(sandbox: Sandbox) -> list[int]:
+    """The processes of the services that were started here, as seen inside."""
+    listed = await sandbox.exec(["/bin/sh", "-c", f"cat {PIDS}/* 2> /dev/null; true"], user=0, cwd="/")
+    return [int(line) for line in listed.text.split() if line.isascii() and line.isdigit()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ import yaml
 from benchflow.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 MANIFEST = "SKILL.md"
@@ -57,6 +59,16 @@ def find_skills(folder: Path) -> tuple[Skill, ...]:
     if not found:
         raise ConfigError(f"skills_dir: {folder} holds no skill", hint=f"a skill is a folder with a {MANIFEST}")
     return found
+
+
+def skills_digest(skills: Sequence[Skill]) -> str:
+    """A digest of everything the skills consist of, file by file."""
+    total = hashlib.sha256()
+    for skill in skills:
+        for file in sorted(path for path in skill.folder.rglob("*") if path.is_file()):
+            content = hashlib.sha256(file.read_bytes()).hexdigest()
+            total.update(f"{skill.name}/{file.relative_to(skill.folder)}\0{content}\n".encode())
+    return total.hexdigest()
 
 
 def parse_front_matter(text: str, where: str) -> dict[str, object]:

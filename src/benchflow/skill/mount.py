@@ -38,12 +38,22 @@ async def link_skills(
     sandbox: Sandbox, skills: Sequence[Skill], folder: str, places: Sequence[str], owner: str
 ) -> None:
     """Link each skill into each of `places` (absolute folders), which `owner` owns. Raises SandboxError."""
+    await _link(sandbox, [f"{folder}/{skill.name}" for skill in skills], places, owner)
+
+
+async def link_folder(sandbox: Sandbox, folder: str, places: Sequence[str], owner: str) -> None:
+    """Link every skill that the image brings in `folder`. Raises SandboxError."""
+    listed = await sandbox.exec(["/bin/sh", "-c", 'ls -d "$1"/*/', "sh", folder], user=0, cwd="/")
+    await _link(sandbox, [line.rstrip("/") for line in listed.text.splitlines()], places, owner)
+
+
+async def _link(sandbox: Sandbox, skills: Sequence[str], places: Sequence[str], owner: str) -> None:
     lines = [f"owner={shlex.quote(owner)}"]
     for place in places:
         # Folders on the way belong to the agent as well: it may keep more than skills in them.
         lines.append(f'p={shlex.quote(place)}; up=$p; while [ ! -d "$up" ]; do first=$up; up=$(dirname "$up"); done')
         lines.append('mkdir -p "$p"; [ -z "${first:-}" ] || chown -R "$owner" "$first"; first=')
-        lines += [f'ln -sfn {shlex.quote(f"{folder}/{skill.name}")} "$p/"{shlex.quote(skill.name)}' for skill in skills]
+        lines += [f'ln -sfn {shlex.quote(skill)} "$p/"' for skill in skills]
     await _must(sandbox, "\n".join(["set -eu", *lines]))
 
 

@@ -12,17 +12,13 @@ if TYPE_CHECKING:
 VARIABLE = "BENCHFLOW_SKILL_NUDGE"
 
 
-def nudge(prompt: str, skills: Sequence[Skill], kind: str, folder: str) -> str:
-    """`prompt` with the skills in `folder` named before it: `name`, `description` or `full`; else as it is."""
-    if not skills:
-        return prompt
+def nudge(skills: Sequence[Skill], kind: str, folder: str) -> str:
+    """What is said of the skills in `folder`: their names, descriptions or full texts; nothing for any other kind."""
     if kind == "name":
-        head = f"Skills are available in {folder}: {', '.join(skill.name for skill in skills)}."
-    elif kind == "description":
+        return f"Skills are available in {folder}: {', '.join(skill.name for skill in skills)}."
+    if kind == "description":
         lines = "\n".join(f"- {skill.name}: {skill.description}" for skill in skills)
-        head = f"Skills are available in {folder}:\n{lines}"
-    elif kind == "full":
-        head = "\n\n".join(f'<skill name="{skill.name}">\n{skill.text.strip()}\n</skill>' for skill in skills)
-    else:
-        return prompt
-    return f"{head}\n\n{prompt}"
+        return f"Skills are available in {folder}:\n{lines}"
+    if kind == "full":
+        return "\n\n".join(f'<skill name="{skill.name}">\n{skill.text.strip()}\n</skill>' for skill in skills)
+    return ""
