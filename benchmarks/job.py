@@ -3,10 +3,13 @@
     python benchmarks/job.py store [--n 10000]     read finished rollouts: list, metrics, resume-planning
     python benchmarks/job.py local [--n 1000]      nop rollouts on the local sandbox: what the job itself costs
     python benchmarks/job.py docker [--n 32]       oracle rollouts in Docker against a bare script of the same calls
+    python benchmarks/job.py wide [--n 64]         that many oracle rollouts in Docker, all at the same time
+    python benchmarks/job.py pace [--n 32]         oracle rollouts on local against the same in Docker
 
-`store` reads each thing in a process of its own and compares it with a bare loop that opens and parses the same files;
-importing is measured apart, and is part of the others too. `local` says which share of the machine's time went into
-this process, and whether its memory stays flat. Ratios travel between machines; seconds do not.
+`store` reads each thing in a process of its own and compares it with a bare loop that opens and parses the same files.
+It counts processor time, which a busy machine does not change, from the first instruction: importing is part of it.
+`local` says which share of the machine's time went into this process, and whether its memory stays flat. Each part
+ends with its marks and whether they were met. Ratios travel between machines; seconds do not.
 """
 
 from __future__ import annotations
@@ -14,7 +17,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import io
-import json
 import os
 import subprocess
 import sys
@@ -34,7 +36,6 @@ TASK = Path(__file__).parents[1] / "examples" / "tasks" / "write-a-file"
 # -- reading ten thousand rollouts ---------------------------------------------------------------------------
 
 READERS = {
-    "import alone": "import asyncio, benchflow.job.resume, benchflow.job.listing, benchflow.job.metrics",
     "floor: open and parse": (
         "import os, json\n"
         "for e in os.scandir(job):\n"
@@ -56,11 +57,9 @@ READ = """
 import sys, time
 from pathlib import Path
 job, n = Path(sys.argv[1]), int(sys.argv[2])
-began = time.perf_counter()
 exec(sys.argv[3])
-took = time.perf_counter() - began
 peak = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))
-print(took, int(peak.split()[1]) // 1024)
+print(time.process_time(), int(peak.split()[1]) // 1024)
 """
 
 
@@ -71,6 +70,7 @@ def generate(job: Path, count: int) -> None:
     from benchflow.job.store import read_rows
     from benchflow.job.summary import JobResult, write_summary
     from benchflow.rollout.result import ErrorInfo, RolloutResult, Usage
+    from benchflow.rollout.store import json_text
 
     tasks = [f"bench/task-{index:05}" for index in range(count // ATTEMPTS)]
     job.mkdir()
@@ -93,12 +93,12 @@ def generate(job: Path, count: int) -> None:
                 "verifier": 3.0,
                 "total": 65,
             },
-            usage=Usage(10_000, 2_000, 5_000, 0.04),
+            usage=Usage(input_tokens=10_000, output_tokens=2_000, cached_tokens=5_000, cost_usd=0.04),
             labels={"measurement": f"{task:020x}", "attempt": number % ATTEMPTS + 1, "try": 1},
             started_at="2026-01-01T00:00:00.000+00:00",
             finished_at="2026-01-01T00:01:05.000+00:00",
         )
-        (folder / "result.json").write_text(json.dumps(result.to_json(), indent=2))
+        (folder / "result.json").write_text(json_text(result.to_json()))
     lock = JobLock(
         name=job.name,
         created_at="2026-01-01T00:00:00.000+00:00",
@@ -125,10 +125,14 @@ def store(count: int, folder: Path) -> None:
     for name, code in READERS.items():
         argv = [sys.executable, "-c", READ, str(job), str(count), code]
         words = subprocess.run(argv, capture_output=True, text=True, check=True).stdout.split()
-        seconds = float(words[0])
-        floor = seconds if name.startswith("floor") else floor
-        ratio = f"{seconds / floor:5.2f} x" if floor else "       "
-        print(f"{name:26} {seconds:7.3f} s  {ratio}  {words[1]:>4} MB")
+        seconds, megabytes = float(words[0]), int(words[1])
+        floor = floor or seconds
+        print(f"{name:26} {seconds:7.3f} s of CPU  {seconds / floor:5.2f} x  {megabytes:4} MB")
+        mark(f"{name}: within 2 s and 300 MB", seconds < 2 and megabytes < 300)
+
+
+def mark(what: str, met: bool) -> None:
+    print(f"    {'met   ' if met else 'MISSED'}  {what}")
 
 
 # -- a thousand rollouts that do nothing ---------------------------------------------------------------------
@@ -162,11 +166,15 @@ def busy() -> tuple[float, float]:
     return (sum(times) - times[3] - times[4]) / tick, sum(times) / tick
 
 
-async def run_job(agent: str, backend: str, count: int, folder: Path, watch: Memory | None = None) -> float:
+async def run_job(
+    agent: str, backend: str, count: int, folder: Path, watch: Memory | None = None, concurrency: int = 0
+) -> float:
+    """Seconds that a job of `count` rollouts took. Fails unless every one of them was scored without an error."""
     from benchflow import Job, JobConfig
     from benchflow.sandbox.registry import close_backends
 
-    config = JobConfig(agent=agent, environment=backend, attempts=count, concurrency=CONCURRENCY[backend])
+    wide = concurrency or CONCURRENCY[backend]
+    config = JobConfig(agent=agent, environment=backend, attempts=count, concurrency=wide)
     job = Job(TASK, folder / f"jobs-{backend}", config, observer=watch)
     await job.plan()
     began = time.perf_counter()
@@ -176,6 +184,7 @@ async def run_job(agent: str, backend: str, count: int, folder: Path, watch: Mem
         took = time.perf_counter() - began
         await close_backends()
     assert result.scores.scored == count, result.scores
+    assert not result.errors, [row.error for row in result.rollouts if row.error][:3]
     return took
 
 
@@ -190,8 +199,11 @@ def local(count: int, folder: Path) -> None:
     cores = os.cpu_count() or 1
     print(f"{count} nop rollouts on local  {took:7.2f} s  {count / took:6.1f} /s")
     print(f"processors busy             {worked / took / cores:7.1%} (everything on this machine)")
-    print(f"of that, this process       {own / took / cores:7.1%} ({own / count * 1000:.1f} ms a rollout)")
+    print(f"of that, this process       {own / took / cores:7.1%} ({own / count * 1000:.1f} ms of CPU a rollout)")
     print(f"memory of this process      {', '.join(f'{size} MB' for size in watch.sizes)}")
+    mark("processors at least 85 % busy", worked / took / cores >= 0.85)
+    mark("the job's own process below 15 % of them", own / took / cores < 0.15)
+    mark("memory after the first fifth grows by less than 10 MB", watch.sizes[-1] - watch.sizes[1] < 10)
 
 
 # -- Docker against a bare script ----------------------------------------------------------------------------
@@ -272,6 +284,24 @@ def docker(count: int, folder: Path) -> None:
     took = asyncio.run(run_job("oracle", "docker", count, folder))
     print(f"{count} oracle rollouts, bare script  {floor:7.2f} s  {count / floor:6.1f} /s   1.00 x")
     print(f"{count} oracle rollouts, as a job     {took:7.2f} s  {count / took:6.1f} /s  {took / floor:5.2f} x")
+    mark("at most 1.25 times the bare script", took / floor <= 1.25)
+
+
+def wide(count: int, folder: Path) -> None:
+    asyncio.run(run_job("oracle", "docker", 1, folder))
+    took = asyncio.run(run_job("oracle", "docker", count, folder, concurrency=count))
+    print(f"{count} oracle rollouts, {count} wide  {took:7.2f} s  {count / took:6.1f} /s")
+    mark("without a failure", met=True)
+
+
+def pace(count: int, folder: Path) -> None:
+    rates = {}
+    for backend, number in (("docker", count), ("local", count * 4)):
+        asyncio.run(run_job("oracle", backend, 1, folder))
+        rates[backend] = number / asyncio.run(run_job("oracle", backend, number, folder))
+    ratio = rates["local"] / rates["docker"]
+    print(f"docker {rates['docker']:6.1f} /s, local {rates['local']:6.1f} /s  {ratio:5.1f} x")
+    mark("local at least 10 times the Docker rate", ratio >= 10)
 
 
 def main() -> None:
@@ -279,6 +309,8 @@ def main() -> None:
         "store": (store, 10_000),
         "local": (local, 1_000),
         "docker": (docker, 32),
+        "wide": (wide, 64),
+        "pace": (pace, 32),
     }
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("part", nargs="*", choices=[[], *parts], help="what to measure (default: all)")

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchflow.job.host import RESERVE_MB, SETTLE_SECONDS, USUAL_MB, Admission, Host, fits, look
-from benchflow.job.retry import DISK_FLOOR_MB
+from benchflow.job.host import LOAD_PER_CORE, RESERVE_MB, SETTLE_SECONDS, USUAL_MB, Admission, Host, fits, look
+from benchflow.job.retry import DISK_FLOOR_MB, Halt
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,6 +28,18 @@ def test_it_fits_when_the_reserve_stays_free(free: int, need: int, unsettled: in
 
 def test_unknown_memory_is_no_limit() -> None:
     assert fits(Host(None, 0), 10**9, 0)
+
+
+def test_processors_that_do_not_keep_up_get_nothing_more_but_one() -> None:
+    assert fits(Host(None, 0, LOAD_PER_CORE), 1, 0)
+    gate = Admission(lambda: Host(None, 10_000, LOAD_PER_CORE + 1))
+    assert not gate.admit(1, alone=False)
+    assert gate.admit(1, alone=True)
+
+
+def test_what_else_forbids_to_go_on_is_said() -> None:
+    halt = Halt("enough")
+    assert Admission(lambda: Host(None, 10_000), ceiling=lambda: halt).problem() is halt
 
 
 def test_admission() -> None:

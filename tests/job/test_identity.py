@@ -45,6 +45,28 @@ async def test_what_changes_the_measurement(make_task: MakeTask, local: str) -> 
     assert await ident(folder, scenes=scenes) not in {base, *found}
 
 
+async def test_everything_in_a_scene_changes_it(make_task: MakeTask, local: str) -> None:
+    folder = make_task("t")
+    one, two = Role("one", "nop"), Role("two", "nop")
+    turns = [Turn("one"), Turn("two", "x")]
+    scenes = [
+        Scene([one, two], turns),
+        Scene([dataclasses.replace(one, access="read"), two], turns),
+        Scene([dataclasses.replace(one, oracle_access=True), two], turns),
+        Scene([dataclasses.replace(one, reads_trajectory=["two"]), two], turns),
+        Scene([dataclasses.replace(one, timeout=5), two], turns),
+        Scene([one, two], [Turn("one", best_of=2), turns[1]]),
+        Scene([one, two], turns, max_rounds=2),
+        Scene([one, two], [Turn("one", again="y"), turns[1]], max_rounds=2),
+        Scene([one, two], turns, max_rounds=2, stop_when="reward >= 1"),
+        Scene([one, two], turns, max_rounds=2, stop_when="one says done"),
+        Scene([one, two], turns, verify_rounds=True),
+    ]
+    found = [await ident(folder, scenes=[scene]) for scene in scenes]
+    found.append(await ident(folder, scenes=scenes[:1], lockdown_paths=["/secret"]))
+    assert len(set(found)) == len(scenes) + 1
+
+
 async def test_what_does_not(make_task: MakeTask, tmp_path: Path, local: str) -> None:
     folder = make_task("t")
     base = await ident(folder)
@@ -52,6 +74,7 @@ async def test_what_does_not(make_task: MakeTask, tmp_path: Path, local: str) ->
     moved.parent.mkdir()
     folder.rename(moved)
     assert await ident(moved, jobs_dir=tmp_path, job_name="x", sandbox_setup_timeout=7, labels={"a": 1}) == base
+    assert await ident(moved, keep_workspace=True) == base
     keys = [await ident(moved, agent_env={"API_KEY": value}) for value in ("one", "two")]
     assert keys[0] == keys[1] != base
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -34,7 +35,9 @@ def test_groups_tags_and_errors(make_row: MakeRow, make_error: Any) -> None:
     assert score.mean_reward == 1.5 / 4
     assert found.overall.tool_calls == 0.8
     assert found.overall.seconds["total"] == 0.4
-    assert found.overall.usage == {"input_tokens": 15, "output_tokens": None, "cached_tokens": None, "cost_usd": 0.5}
+    said = {name: value for name, value in found.overall.usage.items() if value is not None}
+    assert said == {"input_tokens": 15, "priced_usd": 0.5}, "a cost of which a part is unknown is unknown"
+    assert found.overall.usage["cost_usd"] is None
     assert [(group.name, group.score.passed, group.score.scored) for group in found.groups] == [
         ("a m", 1, 2),
         ("a n", 0, 2),
@@ -50,10 +53,36 @@ def test_groups_tags_and_errors(make_row: MakeRow, make_error: Any) -> None:
     assert "second" not in text
     assert json.loads(json.dumps(found.to_json()))["overall"]["score"]["lost"] == 1
     lines = list(csv.DictReader(io.StringIO(found.to_csv())))
-    assert [(line["name"], line["passed"], line["pass_at_2"]) for line in lines] == [
-        ("a m", "1", "1.0"),
-        ("a n", "0", ""),
+    assert [(line["by"], line["name"], line["passed"], line["pass_at_2"]) for line in lines] == [
+        ("agent", "a m", "1", "1.0"),
+        ("agent", "a n", "0", ""),
+        ("tag", "x", "1", "1.0"),
+        ("tag", "y", "1", "1.0"),
     ]
+
+
+def test_suspect_passes_are_counted_apart(make_row: MakeRow) -> None:
+    rows = [make_row("a"), make_row("b"), make_row("c", 0.0), make_row("d", trusted=False)]
+    rows += [replace(make_row("e"), trust="suspect"), replace(make_row("f", 0.0), trust="suspect")]
+    found = metrics_of(rows, {}, "TB")
+    assert (found.overall.score.passed, found.overall.suspect) == (4, 2)
+    assert found.overall.trusted_share == pytest.approx(2 / 6)
+    assert "2 of the passes are suspect: 33.3 % without them" in found.summary()
+    assert found.to_json()["overall"]["suspect"] == 2  # type: ignore[index]
+    assert "suspect:" not in metrics_of(rows[:3], {}, "TB").summary()
+
+
+def test_time_and_cost_are_told_by_phase_and_by_tag(make_row: MakeRow) -> None:
+    timing = {"environment_setup": 1.0, "agent_setup": 2.0, "agent_execution": 30.0, "verifier": 4.0, "total": 37.0}
+    rows = [make_row(task, timing=timing, usage=Usage(cost_usd=cost)) for task, cost in (("a", 0.5), ("b", 1.5))]
+    found = metrics_of(rows, {"a": ["x"], "b": ["y"]}, "TB")
+    assert found.overall.cost == {"agent_execution": 1.0}
+    assert [(tag.name, tag.cost["agent_execution"], tag.seconds["verifier"]) for tag in found.tags] == [
+        ("x", 0.5, 4.0),
+        ("y", 1.5, 4.0),
+    ]
+    assert "agent_execution    30.0 s        $1.00" in found.summary()
+    assert metrics_of([make_row("a")], {}, "TB").overall.cost == {"agent_execution": None}
 
 
 def test_pass_k_is_averaged_over_the_tasks_that_have_k() -> None:

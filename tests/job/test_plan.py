@@ -41,7 +41,7 @@ async def test_every_problem_of_every_task_once(make_task: MakeTask, local: str)
     folders = [make_task(name) for name in ("a", "b", "broken", "unsolved")]
     (folders[2] / "task.toml").write_text("schema_version = 7\n[environment]\ncpus = 'many'\n")
     (folders[3] / "solution" / "solve.sh").unlink()
-    config = JobConfig(agent=["oracle", "claud"], environment=local, services=["gmail"])
+    config = JobConfig(agent=["oracle", "claud"], environment=local, services=["gmial"])
     with pytest.raises(ConfigError) as caught:
         await measure_all(config, folders)
     said = str(caught.value)
@@ -49,7 +49,7 @@ async def test_every_problem_of_every_task_once(make_task: MakeTask, local: str)
     assert "(3 tasks)" in said
     assert said.count("cpus") == 1
     assert said.count("solve.sh does not exist") == 1
-    assert "services" in said
+    assert said.count("did you mean 'gmail'") == 1
 
 
 async def test_without_a_sandbox_the_rest_is_still_checked(make_task: MakeTask, local: str) -> None:

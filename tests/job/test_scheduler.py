@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchflow.job.gate import Gate
 from benchflow.job.host import Admission, Host
 from benchflow.job.retry import Halt
 from benchflow.job.scheduler import Scheduler, Verdict, Work
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from benchflow.job.row import Row
 
-ROOM = Admission(lambda: Host(None, 10**6))
+ROOM = Gate(Admission(lambda: Host(None, 10**6)))
 
 
 class Hall:
@@ -46,7 +47,7 @@ class Hall:
     async def judge(self, work: Work, row: Row) -> Verdict:
         return self.verdicts.get(work.key, [Verdict()] * (work.tried + 1))[work.tried - 1]
 
-    def scheduler(self, work: Sequence[Work], concurrency: int, gate: Admission = ROOM) -> Scheduler:
+    def scheduler(self, work: Sequence[Work], concurrency: int, gate: Gate = ROOM) -> Scheduler:
         return Scheduler(work, self.play, self.judge, concurrency=concurrency, gate=gate)
 
 
@@ -128,14 +129,14 @@ async def test_the_cause_of_one_model_spares_the_others(hall: Hall) -> None:
 
 
 async def test_a_full_disk_starts_nothing(hall: Hall) -> None:
-    scheduler = hall.scheduler(works(3), 2, Admission(lambda: Host(None, 1)))
+    scheduler = hall.scheduler(works(3), 2, Gate(Admission(lambda: Host(None, 1))))
     await scheduler.run()
     assert not hall.played
     assert "free" in scheduler.halts[0].message
 
 
 async def test_without_memory_one_runs_at_a_time(hall: Hall) -> None:
-    scheduler = hall.scheduler(works(5, memory_mb=100), 4, Admission(lambda: Host(50, 10**6)))
+    scheduler = hall.scheduler(works(5, memory_mb=100), 4, Gate(Admission(lambda: Host(50, 10**6))))
     await scheduler.run()
     assert len(hall.played) == 5
     assert hall.most == 1

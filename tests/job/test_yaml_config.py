@@ -56,6 +56,9 @@ exclude: [git-slow]
 n_tasks: 5
 shuffle: true
 seed: 7
+max_disk_mb: 5000
+remove_images: true
+keep_workspace: true
 retry: {max_retries: 1, wait_multiplier: 3, min_wait_sec: 0.5, max_wait_sec: 9}
 sandbox_user: null
 sandbox_setup_timeout: 300
@@ -79,6 +82,7 @@ def test_every_key(tmp_path: Path) -> None:
     assert (config.include, config.exclude) == (["git-*"], ["git-slow"])
     assert (config.sandbox_user, config.sandbox_setup_timeout, config.agent_timeout) == (None, 300, 60)
     assert config.agent_env == {"DEBUG": "1"}
+    assert (config.max_disk_mb, config.remove_images, config.keep_workspace) == (5000, True, True)
 
 
 def test_a_rollout_is_a_job_of_one(tmp_path: Path) -> None:

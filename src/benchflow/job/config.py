@@ -6,16 +6,29 @@ given, they name the agents and models themselves.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from benchflow.errors import ConfigError
-from benchflow.rollout.config import AGENT_IDLE_TIMEOUT, SANDBOX_SETUP_TIMEOUT
+from benchflow.rollout.config import (
+    AGENT_IDLE_TIMEOUT,
+    BRANCH_CONCURRENCY,
+    LOCKDOWN_PATHS,
+    SANDBOX_SETUP_TIMEOUT,
+    RolloutConfig,
+    check_limit,
+)
+from benchflow.rollout.presets import parse_loop
 from benchflow.rollout.scene import Scene
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+LIMITS = ("max_cost", "max_tokens", "max_job_cost", "max_job_tokens")
+"""Settings that may be other ones when a job goes on: what they cut off is then done again."""
 
 CONCURRENCY = 4
 """Rollouts at the same time, unless the job says otherwise."""
@@ -61,7 +74,10 @@ class JobConfig:
 
     `attempts` is how many rollouts each task gets from each agent and model. `n_tasks` takes the first so many of the
     tasks that pass `include` and `exclude`, after shuffling if `shuffle` is set; `seed` makes the order repeatable.
-    The rest is as in `RolloutConfig`.
+    `max_job_cost` and `max_job_tokens` are for all rollouts together, over all runs of the job, those that were lost
+    included; `max_cost` and `max_tokens` are for each. Nothing more is started when all jobs and the sandbox's caches
+    hold more than `max_disk_mb`. `remove_images` removes what was built for a task when the job is done with it. The
+    rest is as in `RolloutConfig`.
     """
 
     agent: str | Sequence[str] = "oracle"
@@ -79,20 +95,45 @@ class JobConfig:
     seed: int = 0
     sandbox_user: str | None = "agent"
     sandbox_setup_timeout: float = SANDBOX_SETUP_TIMEOUT
+    loop: str | None = None
+    branch_concurrency: int = BRANCH_CONCURRENCY
     agent_timeout: float | None = None
     agent_idle_timeout: float | None = AGENT_IDLE_TIMEOUT
+    agent_working_timeout: float | None = None
+    max_cost: float | None = None
+    max_tokens: int | None = None
+    max_job_cost: float | None = None
+    max_job_tokens: int | None = None
+    allow_models: Sequence[str] = ()
     agent_env: Mapping[str, str] = field(default_factory=dict)
+    keep_workspace: bool = False
+    max_disk_mb: int | None = None
+    remove_images: bool = False
     services: Sequence[str] = ()
+    skills_dir: Path | None = None
+    lockdown_paths: Sequence[str] = LOCKDOWN_PATHS
 
     def __post_init__(self) -> None:
         _refuse("job", self._problems())
 
     def _problems(self) -> Iterator[str]:
-        for name in ("concurrency", "attempts"):
+        for name in ("concurrency", "attempts", "branch_concurrency"):
             if not _whole(getattr(self, name), 1):
                 yield f"{name} is {getattr(self, name)!r}; a whole number, 1 or more, is expected"
         if self.n_tasks is not None and not _whole(self.n_tasks, 1):
             yield f"n_tasks is {self.n_tasks!r}; a whole number, 1 or more, is expected"
+        if self.max_disk_mb is not None and not _whole(self.max_disk_mb, 1):
+            yield f"max_disk_mb is {self.max_disk_mb!r}; a whole number of megabytes, 1 or more, is expected"
+        for name in ("agent_working_timeout", *LIMITS):
+            try:
+                check_limit(name, getattr(self, name))
+            except ConfigError as error:
+                yield error.message
+        if self.loop is not None:
+            try:
+                parse_loop(self.loop)
+            except ConfigError as error:
+                yield f"{error.message} ({error.hint})"
         if not self.casts:
             yield "agent and model must each name at least one"
         if isinstance(self.include, str) or isinstance(self.exclude, str):
@@ -110,6 +151,13 @@ class JobConfig:
             for agent in dict.fromkeys(agents)
             for model in dict.fromkeys(models)
         ]
+
+
+SHARED = frozenset(
+    {field.name for field in dataclasses.fields(JobConfig)}
+    & {field.name for field in dataclasses.fields(RolloutConfig)}
+)
+"""Settings that a job hands to each of its rollouts as they are."""
 
 
 def _refuse(what: str, problems: Iterator[str]) -> None:

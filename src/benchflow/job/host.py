@@ -1,12 +1,13 @@
 """What the host has left, and whether one more rollout fits.
 
 Sandboxes are limited, but what they are promised together may be more than there is. A rollout is admitted while the
-memory that is free now holds it together with those that were admitted a moment ago and have not taken theirs yet. One
-rollout always fits: a job never waits for room that nobody will give back.
+memory that is free now holds it together with those that were admitted a moment ago and have not taken theirs yet, and
+while the processors keep up. One rollout always fits: a job never waits for room that nobody will give back.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from collections import deque
@@ -30,35 +31,48 @@ USUAL_MB = 256
 SETTLE_SECONDS = 20.0
 """After so long a rollout has taken the memory it needs, and is counted by what is free."""
 
+LOAD_PER_CORE = 64.0
+"""Processes that wait for each processor, on average over a minute, from which nothing more is started."""
+
 MEMINFO = Path("/proc/meminfo")
 CGROUP = Path("/sys/fs/cgroup")
 
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """Memory (None where it cannot be told) and disk that are free now."""
+    """Memory (None where it cannot be told) and disk that are free now, and how many processes want each processor."""
 
     memory_mb: int | None
     disk_mb: int
+    load: float = 0.0
 
 
 def look(folder: Path) -> Host:
     """What is free: memory of this machine or of the container we are in, and disk where `folder` is."""
     known = [free for free in (_machine_memory(), _container_memory()) if free is not None]
-    return Host(min(known, default=None), shutil.disk_usage(folder).free >> 20)
+    load = os.getloadavg()[0] / (os.cpu_count() or 1)
+    return Host(min(known, default=None), shutil.disk_usage(folder).free >> 20, load)
 
 
 def fits(host: Host, need_mb: int | None, unsettled_mb: int) -> bool:
     """Whether a rollout that needs so much has room beside those that have not taken theirs yet."""
+    if host.load > LOAD_PER_CORE:
+        return False
     return host.memory_mb is None or host.memory_mb - unsettled_mb - RESERVE_MB >= (need_mb or USUAL_MB)
 
 
 class Admission:
-    """Remembers who was let in lately. `look` is how the host is asked."""
+    """Remembers who was let in lately. `look` is how the host is asked, `ceiling` what else forbids to go on."""
 
-    def __init__(self, look: Callable[[], Host], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        look: Callable[[], Host],
+        clock: Callable[[], float] = time.monotonic,
+        ceiling: Callable[[], Halt | None] = lambda: None,
+    ) -> None:
         self._look = look
         self._clock = clock
+        self._ceiling = ceiling
         self._recent: deque[tuple[float, int]] = deque()
 
     @property
@@ -68,7 +82,7 @@ class Admission:
     def problem(self) -> Halt | None:
         """Why nothing more can be started at all."""
         free = self.disk_mb
-        return disk_full(free) if free < DISK_FLOOR_MB else None
+        return disk_full(free) if free < DISK_FLOOR_MB else self._ceiling()
 
     def admit(self, need_mb: int | None, *, alone: bool) -> bool:
         """Whether a rollout may start now; if so it is counted. One that is alone always may."""

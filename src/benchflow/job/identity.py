@@ -3,6 +3,7 @@
 Two rollouts of the same measurement are attempts at the same thing. The name and the content of the task (its verifier
 included), the agents with their versions, their models, prompts and scenes, the user they run as and the time they get
 all count. Concurrency, folders, names of jobs, retries, the sandbox that is chosen and the values of secrets do not.
+Nor do budgets, which an agent does not notice before they end it: what one cut off is done again under a larger one.
 """
 
 from __future__ import annotations
@@ -13,8 +14,12 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
+from benchflow.rollout.config import LOCKDOWN_PATHS
+from benchflow.skill.model import find_skills, skills_digest
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from _typeshed import DataclassInstance
 
@@ -37,7 +42,20 @@ def measurement_id(config: RolloutConfig, plan: Plan, task_digest: str) -> str:
         "agent_timeout": config.agent_timeout,
         "agent_idle_timeout": config.agent_idle_timeout,
         "agent_env": _env(config.agent_env),
+        "fresh_verifier": config.fresh_verifier,
+        "services": [str(service) for service in config.services],
+        "skills": _skills(config.skills_dir),
     }
+    if config.agent_working_timeout is not None:
+        document["agent_working_timeout"] = config.agent_working_timeout
+    if tuple(config.lockdown_paths) != LOCKDOWN_PATHS:
+        document["lockdown_paths"] = sorted(config.lockdown_paths)
+    if config.loop:
+        document["loop"] = config.loop
+    if config.user is not None:
+        document["user"] = [type(config.user).__qualname__, config.max_user_rounds, config.oracle_access]
+    if config.allow_models:
+        document["allow_models"] = sorted(config.allow_models)
     text = json.dumps(document, sort_keys=True, default=_name)
     return hashlib.sha256(text.encode()).hexdigest()[:DIGITS]
 
@@ -63,7 +81,13 @@ def _role(role: Role, player: Player | None) -> dict[str, Any]:
         "packages": [*spec.install.packages, *(spec.through.install.packages if spec.through else ())],
         "command": list(spec.launch.command),
         "env": _env(role.env),
+        "skills_dir": _skills(role.skills_dir),
     }
+
+
+def _skills(folder: Path | None) -> str | None:
+    """Skills count by what they say, wherever they lie."""
+    return skills_digest(find_skills(folder)) if folder else None
 
 
 def _env(env: Mapping[str, str]) -> dict[str, str | None]:

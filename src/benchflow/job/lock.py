@@ -47,7 +47,10 @@ class LockedTask:
 
 @dataclass(frozen=True, slots=True)
 class LockedMeasurement:
-    """A measurement as it was planned, and how many attempts it gets. `cast` is a number in the lock's `casts`."""
+    """A measurement as it was planned, and how many attempts it gets. `cast` is a number in the lock's `casts`.
+
+    `played` says which performance it is; see `played`.
+    """
 
     id: str
     task: str
@@ -55,6 +58,7 @@ class LockedMeasurement:
     model: str | None
     attempts: int
     cast: int
+    played: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,7 @@ class JobLock:
     """The resolved inputs of a job. `config` is the job's, as JSON; see `config_of`.
 
     `casts` says, for each combination of agents and models, who plays each role: agent, version, model, credential.
+    `regrading` says since when rollouts are being scored again, as long as not all of them are.
     """
 
     name: str
@@ -74,6 +79,7 @@ class JobLock:
     casts: Sequence[Mapping[str, Mapping[str, str | None]]]
     tasks: Mapping[str, LockedTask]
     measurements: Sequence[LockedMeasurement]
+    regrading: str | None = None
 
     @property
     def keys(self) -> Iterator[Key]:
@@ -111,7 +117,7 @@ def make_lock(
             one.task: LockedTask(str(one.config.task_path.absolute()), one.digest, one.tags) for one in measurements
         },
         measurements=[
-            LockedMeasurement(one.id, one.task, one.agent, one.model, config.attempts, numbers[one.id])
+            LockedMeasurement(one.id, one.task, one.agent, one.model, config.attempts, numbers[one.id], one.played)
             for one in measurements
         ],
     )
@@ -153,6 +159,7 @@ def lock_of(document: Any, file: Path) -> JobLock:
             **{name: document[name] for name in _PLAIN},
             tasks={name: LockedTask(**task) for name, task in document["tasks"].items()},
             measurements=[LockedMeasurement(**one) for one in document["measurements"]],
+            regrading=document.get("regrading"),
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise ConfigError(f"{file}: is not a job's lock: {type(error).__name__}: {error}") from None

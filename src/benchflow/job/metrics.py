@@ -16,7 +16,7 @@ from benchflow.job.score import by_task, score
 from benchflow.job.stats import pass_at_k, pass_hat_k
 from benchflow.job.store import job_folders, settled
 from benchflow.job.summary import total_usage
-from benchflow.rollout.record import PHASES
+from benchflow.rollout.result import PHASES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -51,19 +51,30 @@ class ErrorCount:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Some rollouts and what they add up to. Seconds and tool calls are means over the rollouts."""
+    """Some rollouts and what they add up to. Seconds, cost and tool calls are means over the rollouts.
+
+    `suspect` are passes that may not be ones, because the agent could have reached the verifier or was seen to try;
+    they are among `score.passed`. `cost` is by phase, for those in which a model was asked; None where it is unknown.
+    """
 
     name: str
     score: Score
+    suspect: int
     tasks: int
     pass_k: Sequence[PassK]
     tool_calls: float
     seconds: Mapping[str, float]
+    cost: Mapping[str, float | None]
     usage: Mapping[str, float | None]
     errors: Sequence[ErrorCount]
 
     def to_json(self) -> dict[str, object]:
-        return {**dataclasses.asdict(self), "share": self.score.share}
+        return {**dataclasses.asdict(self), "share": self.score.share, "trusted_share": self.trusted_share}
+
+    @property
+    def trusted_share(self) -> float:
+        """Passed among scored when a suspect pass is none."""
+        return (self.score.passed - self.suspect) / self.score.scored if self.score.scored else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +101,9 @@ class Metrics:
         }
 
     def to_csv(self) -> str:
-        """One line for each agent and model, one column for each number."""
-        lines = [_flat(group) for group in self.groups]
+        """One line for each agent and model and for each tag (see the column `by`), one column for each number."""
+        lines = [{"by": "agent", **_flat(group)} for group in self.groups]
+        lines += [{"by": "tag", **_flat(group)} for group in self.tags]
         columns = list(dict.fromkeys(column for line in lines for column in line))
         text = io.StringIO()
         writer = csv.DictWriter(text, columns, lineterminator="\n")
@@ -132,14 +144,17 @@ def metrics_of(rows: Sequence[Row], tags: Mapping[str, Sequence[str]], benchmark
 
 def group_of(name: str, rows: Sequence[Row]) -> Group:
     n = max(1, len(rows))
+    usage = total_usage(rows)
     return Group(
         name=name,
         score=score(rows),
+        suspect=sum(row.passed and row.trust != "trusted" for row in rows),
         tasks=len({row.task for row in rows}),
         pass_k=pass_k(list(by_task(rows).values())),
         tool_calls=sum(row.n_tool_calls for row in rows) / n,
         seconds={phase: sum(row.timing.get(phase, 0.0) for row in rows) / n for phase in (*PHASES, "total")},
-        usage=total_usage(rows),
+        cost={"agent_execution": spent / n if (spent := usage.get("cost_usd")) is not None else None},
+        usage=usage,
         errors=count_errors(rows),
     )
 
@@ -178,12 +193,14 @@ def _flat(group: Group) -> dict[str, object]:
         "passed": group.score.passed,
         "scored": group.score.scored,
         "lost": group.score.lost,
+        "suspect": group.suspect,
         "share": group.score.share,
         "low": low,
         "high": high,
         "mean_reward": group.score.mean_reward,
         "tool_calls": group.tool_calls,
         **{f"seconds_{phase}": seconds for phase, seconds in group.seconds.items()},
+        **{f"cost_{phase}": cost for phase, cost in group.cost.items()},
         **group.usage,
         **{f"pass_at_{one.k}": one.at for one in group.pass_k},
         **{f"pass_hat_{one.k}": one.hat for one in group.pass_k},

@@ -20,6 +20,8 @@ def summary_text(metrics: Metrics) -> str:
     overall = metrics.overall
     rollouts = overall.score.total
     lines = [f"{metrics.benchmark}: {rollouts} rollouts of {overall.tasks} tasks", score_line(overall.score)]
+    if overall.suspect:
+        lines.append(f"{overall.suspect} of the passes are suspect: {percent(overall.trusted_share)} without them")
     if len(metrics.groups) > 1:
         lines += ["", *table_lines([("agent and model", *_HEAD), *(_group_cells(group) for group in metrics.groups)])]
     if len(metrics.tags) > 1:
@@ -31,9 +33,9 @@ def summary_text(metrics: Metrics) -> str:
     ]
     if len(shown) > len(metrics.groups):
         lines += ["", *table_lines([("agent and model", "k", "pass@k", "pass^k", "tasks"), *shown])]
-    lines += ["", f"tool calls  {overall.tool_calls:.1f} per rollout"]
-    phases = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in overall.seconds.items())
-    lines += [f"time        {phases}", f"usage       {usage_line(overall.usage)}"]
+    phases = [(name, f"{seconds:.1f} s", _money(overall.cost.get(name))) for name, seconds in overall.seconds.items()]
+    lines += ["", *table_lines([("phase", "each rollout", "cost"), *phases])]
+    lines += ["", f"tool calls  {overall.tool_calls:.1f} per rollout", f"usage       {usage_line(overall.usage)}"]
     if overall.errors:
         cells = [
             (error.boundary, error.kind, str(error.count), str(error.lost), _first_line(error.example))
@@ -69,6 +71,8 @@ def usage_line(usage: object) -> str:
     ]
     if known.get("cost_usd") is not None:
         parts.append(f"${known['cost_usd']:,.2f}")
+    elif known.get("priced_usd"):
+        parts.append(f"at least ${known['priced_usd']:,.2f}")
     return ", ".join(parts) or "unknown"
 
 
@@ -76,15 +80,20 @@ def percent(share: float) -> str:
     return f"{share * 100:.1f} %"
 
 
-_HEAD = ("passed", "scored", "lost", "share", "95 %", "mean reward")
+_HEAD = ("passed", "suspect", "scored", "lost", "share", "95 %", "mean reward", "tool calls", "time", "cost")
 
 
 def _group_cells(group: Group) -> tuple[str, ...]:
     score = group.score
     low, high = score.interval
     mean = "-" if score.mean_reward is None else f"{score.mean_reward:.3f}"
-    counts = str(score.passed), str(score.scored), str(score.lost)
-    return group.name, *counts, percent(score.share), f"[{low * 100:.1f}, {high * 100:.1f}]", mean
+    counts = str(score.passed), str(group.suspect), str(score.scored), str(score.lost)
+    spent = f"{group.tool_calls:.1f}", f"{group.seconds['total']:.1f} s", _money(group.cost["agent_execution"])
+    return group.name, *counts, percent(score.share), f"[{low * 100:.1f}, {high * 100:.1f}]", mean, *spent
+
+
+def _money(cost: float | None) -> str:
+    return "-" if cost is None else f"${cost:,.4f}" if cost < 1 else f"${cost:,.2f}"
 
 
 def table_lines(rows: Sequence[Sequence[str]]) -> list[str]:

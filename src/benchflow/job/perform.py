@@ -13,22 +13,30 @@ from benchflow.rollout.lifecycle import Rollout
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from benchflow.gateway.server import Gateway
     from benchflow.job.plan import Measurement
     from benchflow.job.row import Row
     from benchflow.job.scheduler import Work
     from benchflow.rollout.record import Observer
 
 
-async def perform(work: Work, measurement: Measurement, job_dir: Path, observer: Observer | None) -> Row:
-    """Run it into `job_dir`, labelled so that it is found again."""
+async def perform(
+    work: Work, measurement: Measurement, job_dir: Path, observer: Observer | None, gateway: Gateway | None = None
+) -> Row:
+    """Run it into `job_dir`, labelled so that it is found again. Its models are asked through the job's `gateway`."""
     measurement_id, attempt = work.key
     config = replace(
         measurement.config,
         jobs_dir=job_dir.parent,
         job_name=job_dir.name,
-        labels={"measurement": measurement_id, "attempt": attempt, "try": work.tried},
+        labels={
+            "measurement": measurement_id,
+            "played": measurement.played,
+            "attempt": attempt,
+            "try": work.tried,
+        },
     )
-    rollout = Rollout(config, plan=measurement.plan, observer=observer)
+    rollout = Rollout(config, plan=measurement.plan, observer=observer, gateway=gateway)
     try:
         result = await rollout.run()
     except asyncio.CancelledError:

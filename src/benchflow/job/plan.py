@@ -13,20 +13,21 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from benchflow.errors import BenchflowError, ConfigError
+from benchflow.job.config import SHARED
 from benchflow.job.identity import measurement_id
+from benchflow.job.played import played_digest
 from benchflow.rollout.config import RolloutConfig
-from benchflow.rollout.oracle import check_solution
-from benchflow.rollout.plan import CannotRun, make_plan
+from benchflow.rollout.plan import CannotRun, make_plan, uncounted
 from benchflow.sandbox.registry import choose_backend
-from benchflow.task.digest import task_digest
+from benchflow.task.digest import digest_of, file_digests
 from benchflow.task.load import load_task
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from benchflow.job.config import JobConfig
-    from benchflow.rollout.plan import Plan
+    from benchflow.rollout.plan import Cast, Plan
     from benchflow.rollout.scene import Scene
 
 SHOWN = 50
@@ -35,9 +36,10 @@ SHOWN = 50
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """One thing that is measured, ready to run. `id` says which it is (see `identity`)."""
+    """One thing that is measured, ready to run. `id` says which it is (see `identity`), `played` which performance."""
 
     id: str
+    played: str
     task: str
     digest: str
     agent: str
@@ -56,65 +58,72 @@ class Measurement:
         return [str(tag) for tag in listed] if isinstance(listed, list) else []
 
 
-async def measure_all(config: JobConfig, folders: Sequence[Path]) -> list[Measurement]:
+async def measure_all(config: JobConfig, folders: Sequence[Path], cast: Cast | None = None) -> list[Measurement]:
     """Every combination of agents, models and tasks, tasks varying fastest, each once however often it was named.
 
-    Raises CannotRun with every problem, or the only one as it is.
+    `cast` is as in `make_plan`. Raises CannotRun with every problem, or the only one as it is.
     """
     found = Problems(len(folders))
     environment, reason = await _environment(config, found)
-    if config.services:
-        found.add(ConfigError("services: this release has no services"), "")
     # Without a sandbox one task tells as much about the agents as all of them would.
     cast_folders = folders if reason else folders[:1]
     made: list[Measurement] = []
-    digests: dict[Path, str] = {}
+    contents: dict[Path, Mapping[str, str]] = {}
     for scenes in config.casts:
         for folder in cast_folders:
             asked = rollout_config(config, scenes, folder, environment)
             with found.of(folder.name):
-                made.append(await measure(asked, reason, digests.get(folder)))
-                digests[folder] = made[-1].digest
+                made.append(await measure(asked, reason, contents, cast=cast))
     for folder in folders[len(cast_folders) :]:
         with found.of(folder.name):
             load_task(folder)
+    limits = {"max_job_cost": config.max_job_cost, "max_job_tokens": config.max_job_tokens}
+    for one in made:
+        for error in uncounted(one.plan.players.values(), limits):
+            found.add(error, one.task)
     for name in _twice(made):
         found.add(ConfigError(f"two of the tasks are named {name!r}", hint="rename one, or exclude it"), "")
     found.refuse()
     return list({one.id: one for one in made}.values())
 
 
-async def measure(config: RolloutConfig, reason: str = "", digest: str | None = None) -> Measurement:
-    """Resolve one rollout's config; `digest` is the task's, where it is known. Raises ConfigError or TaskError."""
-    plan = await make_plan(config)
+async def measure(
+    config: RolloutConfig,
+    reason: str = "",
+    contents: dict[Path, Mapping[str, str]] | None = None,
+    *,
+    cast: Cast | None = None,
+) -> Measurement:
+    """Resolve one rollout's config. Raises ConfigError or TaskError.
+
+    `contents` remembers the files of tasks from one call to the next; `cast` is as in `make_plan`.
+    """
+    plan = await make_plan(config, cast=cast)
     players = list(plan.players.values())
-    if any(player.spec.name == "oracle" for player in players):
-        check_solution(plan.task)
-    if digest is None:
-        digest = await asyncio.to_thread(task_digest, config.task_path)
+    solved = any(player.spec.name == "oracle" for player in players)
+    known = {} if contents is None else contents
+    folder = config.task_path
+    if folder not in known:
+        known[folder] = await asyncio.to_thread(file_digests, folder)
+    digest = digest_of(known[folder])
+    # Where the verifier had a say in what was done, another verifier would have led to other work.
+    seen = digest if config.scored_between else played_digest(folder, known[folder], solved=solved)
     return Measurement(
         id=measurement_id(config, plan, digest),
+        played=measurement_id(config, plan, seen),
         task=plan.task.name,
         digest=digest,
         agent="+".join(dict.fromkeys(player.spec.ref for player in players)),
         model="+".join(dict.fromkeys(player.role.model for player in players if player.role.model)) or None,
         config=config,
-        plan=replace(plan, backend_reason=reason or plan.backend_reason),
+        plan=replace(plan, backend_reason=reason or plan.backend_reason, digest=digest),
     )
 
 
 def rollout_config(config: JobConfig, scenes: Sequence[Scene], folder: Path, environment: str) -> RolloutConfig:
     """One rollout of a job; where it is written and how it is labelled is said when it runs."""
-    return RolloutConfig(
-        task_path=folder,
-        scenes=scenes,
-        environment=environment,
-        sandbox_user=config.sandbox_user,
-        sandbox_setup_timeout=config.sandbox_setup_timeout,
-        agent_timeout=config.agent_timeout,
-        agent_idle_timeout=config.agent_idle_timeout,
-        agent_env=config.agent_env,
-    )
+    given = {name: getattr(config, name) for name in SHARED}
+    return RolloutConfig(**{**given, "task_path": folder, "scenes": scenes, "environment": environment})
 
 
 async def _environment(config: JobConfig, found: Problems) -> tuple[str, str]:

@@ -7,13 +7,12 @@ resuming a job of thousands that are nearly done is quick.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchflow.errors import ConfigError
 from benchflow.job.lock import config_of, read_lock
-from benchflow.job.plan import Problems, measure, rollout_config
 from benchflow.job.row import settle
 from benchflow.job.scheduler import Work
 from benchflow.job.store import read_rows
@@ -24,26 +23,41 @@ if TYPE_CHECKING:
     from benchflow.job.config import JobConfig
     from benchflow.job.lock import JobLock, Key, LockedMeasurement
     from benchflow.job.plan import Measurement
+    from benchflow.job.regrade import Regrades
     from benchflow.job.row import Row
 
 
 @dataclass(frozen=True, slots=True)
 class JobPlan:
-    """What a job will do. `measurements` are ready to run, at least those of which something is left."""
+    """What a job will do. `measurements` are ready to run, at least those of which something is left.
+
+    With `regrades` no agent is run: these are scored again, and that is all.
+    """
 
     lock: JobLock
     config: JobConfig
-    measurements: Mapping[str, Measurement]
-    ended: Mapping[Key, Row]
+    measurements: Mapping[str, Measurement] = field(repr=False)
+    ended: Mapping[Key, Row] = field(repr=False)
+    regrades: Regrades | None = None
 
     @property
     def to_do(self) -> list[Key]:
-        return remaining(self.lock, self.ended)
+        return list(self.regrades.rows) if self.regrades else remaining(self.lock, self.ended)
 
 
 def remaining(lock: JobLock, ended: Mapping[Key, Row]) -> list[Key]:
-    """The rollouts without a score, in the job's order."""
-    return [key for key in lock.keys if key not in ended or not ended[key].scored]
+    """The rollouts without a score, and those that a smaller budget than now cut off, in the job's order."""
+    budgets = {"cost": lock.config.get("max_cost"), "tokens": lock.config.get("max_tokens")}
+    return [key for key in lock.keys if key not in ended or not ended[key].scored or _has_more(ended[key], budgets)]
+
+
+def _has_more(row: Row, budgets: Mapping[str, float | None]) -> bool:
+    """Whether its own budget cut it off, and it would now have a larger one."""
+    cut = row.limit
+    if not cut or cut["kind"] not in budgets:
+        return False
+    now = budgets[cut["kind"]]
+    return now is None or now > cut["limit"]
 
 
 def work_of(plan: JobPlan, ended: Mapping[Key, Row]) -> list[Work]:
@@ -55,32 +69,83 @@ def work_of(plan: JobPlan, ended: Mapping[Key, Row]) -> list[Work]:
             memory_mb=plan.measurements[key[0]].memory_mb,
             tried=ended[key].tried + 1 if key in ended else 1,
         )
-        for key in remaining(plan.lock, ended)
+        for key in (plan.regrades.rows if plan.regrades else remaining(plan.lock, ended))
     ]
 
 
-async def resume_plan(job_dir: Path, given: Mapping[str, str]) -> JobPlan:
-    """The plan of a job that began earlier, exactly as it was. `given` are variables that the job does not keep.
+async def resume_plan(job_dir: Path, given: Mapping[str, str], limits: Mapping[str, float] | None = None) -> JobPlan:
+    """The plan of a job that began earlier, exactly as it was, but for `limits` (see `config.LIMITS`).
 
-    Raises ConfigError when `job_dir` is no job, and with every problem when what is left cannot run as it was planned.
+    `given` are variables that the job does not keep. Raises ConfigError when `job_dir` is no job, and with every
+    problem when what is left cannot run as it was planned.
     """
-    lock = read_lock(job_dir)
-    if lock is None:
-        raise ConfigError(f"{job_dir} is not a job that can be resumed: it has no job.json")
-    config = config_of(lock.config, {**os.environ, **given}, str(job_dir))
+    lock, config = _read(job_dir, given, limits)
+    refuse_unfinished_regrade(lock, job_dir)
     ended = settle(read_rows(job_dir))
     left = {measurement for measurement, _ in remaining(lock, ended)}
+    if not left:
+        return JobPlan(lock, config, {}, ended)
+    # Agents, tasks and sandboxes take most of a second to import, which a job that is finished need not pay.
+    from benchflow.job.plan import Problems, measure, rollout_config
+
     problems = Problems(len(lock.tasks))
     measurements: dict[str, Measurement] = {}
+    contents: dict[Path, Mapping[str, str]] = {}
     casts = config.casts
     for locked in lock.measurements:
         if locked.id in left:
             with problems.of(locked.task):
                 folder = Path(lock.tasks[locked.task].path)
                 asked = rollout_config(config, casts[locked.cast], folder, lock.sandbox)
-                measurements[locked.id] = _same(await measure(asked, lock.reason), locked, lock)
+                measurements[locked.id] = _same(await measure(asked, lock.reason, contents), locked, lock)
     problems.refuse()
     return JobPlan(lock, config, measurements, ended)
+
+
+async def regrade_plan(job_dir: Path, given: Mapping[str, str], limits: Mapping[str, float] | None = None) -> JobPlan:
+    """The plan of scoring a job's rollouts again with the tasks' verifiers as they are now. No credential is needed.
+
+    Raises ConfigError when `job_dir` is no job, when nothing can be scored again, and with every problem.
+    """
+    from benchflow.job.plan import Problems, measure, rollout_config
+    from benchflow.job.regrade import choose, relocked, same_performance
+    from benchflow.rollout.regrade import idle_cast
+
+    lock, config = _read(job_dir, given, limits)
+    problems = Problems(len(lock.tasks))
+    found: dict[str, Measurement] = {}
+    contents: dict[Path, Mapping[str, str]] = {}
+    casts = config.casts
+    for locked in lock.measurements:
+        with problems.of(locked.task):
+            folder = Path(lock.tasks[locked.task].path)
+            asked = rollout_config(config, casts[locked.cast], folder, lock.sandbox)
+            now = await measure(asked, lock.reason, contents, cast=idle_cast)
+            found[locked.id] = same_performance(now, locked)
+    problems.refuse()
+    lock = relocked(lock, found)
+    rows = list(read_rows(job_dir))
+    measurements = {one.id: one for one in found.values()}
+    return JobPlan(lock, config, measurements, settle(rows), choose(lock, measurements, rows))
+
+
+def refuse_unfinished_regrade(lock: JobLock, job_dir: Path) -> None:
+    """Raises ConfigError when rollouts are waiting to be scored again, which running agents would make pointless."""
+    if lock.regrading:
+        raise ConfigError(
+            f"{job_dir}: grading it again was interrupted",
+            hint="finish that first, with --regrade, or choose another --job-name",
+        )
+
+
+def _read(
+    job_dir: Path, given: Mapping[str, str], limits: Mapping[str, float] | None = None
+) -> tuple[JobLock, JobConfig]:
+    lock = read_lock(job_dir)
+    if lock is None:
+        raise ConfigError(f"{job_dir} is not a job that can be resumed: it has no job.json")
+    lock = replace(lock, config={**lock.config, **(limits or {})})
+    return lock, config_of(lock.config, {**os.environ, **given}, str(job_dir))
 
 
 def _same(found: Measurement, locked: LockedMeasurement, lock: JobLock) -> Measurement:

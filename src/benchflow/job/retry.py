@@ -47,13 +47,23 @@ def halt_of(row: Row, *, backend_problem: str, disk_free_mb: int) -> Halt | None
     error = row.error
     if error is None or row.scored:
         return None
+    if row.cut_by_job:
+        return out_of_money(error.message)
     if disk_free_mb < DISK_FLOOR_MB:
         return disk_full(disk_free_mb)
     if error.boundary == "sandbox" and (backend_problem or error.kind == "SandboxUnavailable"):
         return Halt(f"the sandbox does not work any more: {backend_problem or error.message}")
     if error.boundary == "model" and not error.retryable:
-        return Halt(f"the model {row.model or ''} cannot be used: {error.message}", row.model)
+        return model_refused(row.model, error.message)
     return None
+
+
+def model_refused(model: str | None, why: str) -> Halt:
+    return Halt(f"the model {model or ''} cannot be used: {why}; put that right, then resume the job", model)
+
+
+def out_of_money(why: str) -> Halt:
+    return Halt(f"{why}; to go on, resume the job with more: --max-job-cost or --max-job-tokens")
 
 
 def disk_full(free_mb: int) -> Halt:

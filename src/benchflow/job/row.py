@@ -1,7 +1,8 @@
 """One finished rollout as a job sees it: what result.json says, without what a job never asks for.
 
 A measurement may have several attempts, and an attempt several tries: a rollout that was lost and done again. The last
-try is the one that counts. A rollout with a reward is scored; one without is lost, which is never a zero.
+try is the one that counts. A rollout with a reward is scored; one without is lost, which is never a zero. One that the
+job's own budget cut off is lost as well: where the money ran out is an accident of the order.
 """
 
 from __future__ import annotations
@@ -19,9 +20,15 @@ if TYPE_CHECKING:
     from benchflow.job.lock import Key
 
 
+_NOT: Mapping[str, Any] = {}
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One rollout that ended. `measurement` is empty for one that no job asked for."""
+    """One rollout that ended. `measurement` is empty for one that no job asked for.
+
+    `played` says which performance it is (see `played`), `regraded_at` when it was scored again, if it was.
+    """
 
     rollout_dir: Path
     task: str
@@ -36,8 +43,12 @@ class Row:
     error: ErrorInfo | None
     n_tool_calls: int
     timing: Mapping[str, float]
-    usage: Mapping[str, float | None]
+    usage: Mapping[str, Any]
     finished_at: str
+    played: str = ""
+    regraded_at: str = ""
+    trust: str = "trusted"
+    limit: Mapping[str, Any] | None = None
 
     @property
     def key(self) -> Key:
@@ -47,6 +58,11 @@ class Row:
     @property
     def scored(self) -> bool:
         return self.reward is not None
+
+    @property
+    def cut_by_job(self) -> bool:
+        """The job's money ran out under it, which says nothing about it: its reward does not count."""
+        return self.limit is not None and self.limit["scope"] == "job"
 
     @property
     def cancelled(self) -> bool:
@@ -66,10 +82,13 @@ class Row:
             "attempt": self.attempt,
             "rewards": self.rewards,
             "error": error_json(self.error),
+            "limit": self.limit,
             "rollout_dir": str(self.rollout_dir),
             "timing": self.timing,
             "usage": self.usage,
             "n_tool_calls": self.n_tool_calls,
+            "trust": self.trust,
+            "regraded_at": self.regraded_at or None,
         }
 
 
@@ -85,6 +104,8 @@ def row_of(document: Mapping[str, Any], folder: Path) -> Row:
     labels = document.get("labels") or {}
     rewards = document["rewards"]
     error = document["error"]
+    limit = document.get("limit")
+    counts = limit is None or limit["scope"] != "job"
     return Row(
         rollout_dir=folder,
         task=str(document["task"]),
@@ -94,14 +115,23 @@ def row_of(document: Mapping[str, Any], folder: Path) -> Row:
         attempt=int(labels.get("attempt", 1)),
         tried=int(labels.get("try", 1)),
         rewards=rewards,
-        reward=main_reward(rewards),
-        passed=is_pass(rewards),
+        reward=main_reward(rewards) if counts else None,
+        passed=counts and is_pass(rewards),
         error=ErrorInfo(**error) if error else None,
         n_tool_calls=int(document.get("n_tool_calls") or 0),
         timing=document.get("timing") or {},
         usage=document.get("usage") or {},
         finished_at=str(document.get("finished_at", "")),
+        played=str(labels.get("played", "")),
+        regraded_at=str((document.get("regraded") or _NOT).get("at", "")),
+        trust=trust_of(document),
+        limit=limit,
     )
+
+
+def trust_of(document: Mapping[str, Any]) -> str:
+    """`trusted` or `suspect`: whether a pass can be taken for one."""
+    return "trusted" if document.get("trust", "trusted") == "trusted" and document.get("trusted", True) else "suspect"
 
 
 def lost_row(key: Key, tried: int, task: str, agent: str, model: str | None, error: BaseException) -> Row:

@@ -9,19 +9,34 @@ from typing import TYPE_CHECKING
 
 from benchflow.agent.bundle import ensure_bundle
 from benchflow.errors import SandboxError
+from benchflow.gateway.budget import Limits
+from benchflow.gateway.litellm_bridge.translator import LiteLLMTranslator
+from benchflow.gateway.server import Gateway
+from benchflow.job.gate import Gate
 from benchflow.job.host import Admission, look
+from benchflow.job.house import Disk, FinishedImages
 from benchflow.job.perform import perform
+from benchflow.job.regrade import play_again
 from benchflow.job.resume import JobPlan, work_of
 from benchflow.job.retry import halt_of, retry_wait
 from benchflow.job.row import error_json, settle
 from benchflow.job.scheduler import Scheduler, Verdict
 from benchflow.job.store import read_rows
-from benchflow.job.summary import JobResult, longest_first, remembered_seconds, task_seconds, write_summary
+from benchflow.job.summary import (
+    JobResult,
+    longest_first,
+    remembered_seconds,
+    spent_before,
+    task_seconds,
+    write_summary,
+)
+from benchflow.rollout.wire import account_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from benchflow.gateway.account import Account
     from benchflow.job.events import EventLog, JobObserver
     from benchflow.job.lock import Key
     from benchflow.job.row import Row
@@ -45,15 +60,25 @@ class Run:
         self._job_dir = job_dir
         self._log = log
         self._observer = observer
-        self._rows: dict[Key, Row] = settle(read_rows(job_dir))
-        self._admission = Admission(lambda: look(job_dir))
+        before = list(read_rows(job_dir))
+        self._rows: dict[Key, Row] = settle(before)
+        self._disk = Disk(job_dir.parent, plan.config.max_disk_mb)
+        self._admission = Admission(lambda: look(job_dir), ceiling=self._disk.problem)
+        self._gateway = Gateway(
+            limits=Limits(plan.config.max_job_cost, plan.config.max_job_tokens),
+            spent=spent_before(before),
+            translator=LiteLLMTranslator(),
+        )
+        self._accounts: dict[str, list[Account]] = {}
+        left = [plan.measurements[work.key[0]] for work in work_of(plan, self._rows)]
+        self._images = FinishedImages(left) if plan.config.remove_images else None
         self._written = 0.0
         self._scheduler = Scheduler(
             self._order(),
             self._play,
             self._judge,
             concurrency=concurrency,
-            gate=self._admission,
+            gate=Gate(self._admission, self._gateway, self._accounts_of),
             on_halt=lambda halt: log.emit("halted", message=halt.message, model=halt.model),
         )
 
@@ -66,7 +91,8 @@ class Run:
         try:
             if left:
                 await self._prepare()
-                await self._scheduler.run()
+                async with self._gateway:
+                    await self._schedule()
             state = self._state()
         finally:
             result = self._write(state)
@@ -94,18 +120,45 @@ class Run:
         try:
             for info in await plans[0].backend.reap():
                 self._remark(f"removed the sandbox {info.id} that a dead process left")
+            await self._disk.measure(plans[0].backend)
         except SandboxError as error:
             self._remark(f"what dead processes left was not removed: {error.message}")
+        if self._plan.regrades:
+            return
         specs = {player.spec.ref: player.spec for plan in plans for player in plan.players.values()}
         for spec in specs.values():
             if spec.kind != "builtin":
                 await ensure_bundle(spec, log=self._once(f"installing the agent {spec.ref}"))
 
+    async def _schedule(self) -> None:
+        """Run what is left; when the gateway finds out that it must end, that is said at once."""
+
+        async def listen() -> None:
+            await self._gateway.alarm.wait()
+            self._scheduler.look()
+
+        listening = asyncio.create_task(listen())
+        try:
+            await self._scheduler.run()
+        finally:
+            listening.cancel()
+            await asyncio.gather(listening, return_exceptions=True)
+
+    def _accounts_of(self, work: Work) -> list[Account]:
+        """Whom a rollout is going to ask."""
+        measurement = self._plan.measurements[work.key[0]]
+        if measurement.id not in self._accounts:
+            found = (account_for(player) for player in measurement.plan.players.values())
+            self._accounts[measurement.id] = [account for account in found if account]
+        return self._accounts[measurement.id]
+
     async def _play(self, work: Work) -> Row:
         measurement = self._plan.measurements[work.key[0]]
         self._log.emit("started", **self._about(work))
         watcher = self._observer.watch(work, measurement) if self._observer else None
-        return await perform(work, measurement, self._job_dir, watcher)
+        if self._plan.regrades:
+            return await play_again(work, measurement, self._plan.regrades.rows[work.key], self._job_dir.name, watcher)
+        return await perform(work, measurement, self._job_dir, watcher, self._gateway)
 
     async def _judge(self, work: Work, row: Row) -> Verdict:
         self._rows |= settle([row, *([self._rows[row.key]] if row.key in self._rows else [])])
@@ -125,7 +178,18 @@ class Run:
         wait = retry_wait(row, work.retries, self._plan.config.retry)
         if wait is not None and not halt and not self._scheduler.drained:
             self._log.emit("retrying", **self._about(work), wait=wait, error=error_json(row.error))
+        await self._tidy(work, row, final=wait is None)
         return Verdict(wait, halt)
+
+    async def _tidy(self, work: Work, row: Row, *, final: bool) -> None:
+        """Count what a rollout left on disk; after the last one of its task, remove the task's image if asked to."""
+        one = self._plan.measurements[work.key[0]]
+        try:
+            await self._disk.added(row.rollout_dir, one.plan.backend)
+            for name in await self._images.ended(one) if self._images and final else ():
+                self._remark(f"removed the image {name}")
+        except SandboxError as error:
+            self._remark(f"what is not needed any more was not removed: {error.message}")
 
     async def _probe(self, row: Row) -> str:
         """What is wrong with the backend that a rollout was lost to; empty when it answers."""
@@ -164,14 +228,20 @@ class Run:
         if self._scheduler.halts:
             return "halted"
         ended = (self._rows.get(key) for key in self._plan.lock.keys)
-        left = any(row is None or row.cancelled for row in ended)
+        left = any(row is None or row.cancelled for row in ended) or self._ungraded()
         return "interrupted" if self._scheduler.drained and left else "finished"
+
+    def _ungraded(self) -> bool:
+        """Whether something that was to be scored again still has the score it had."""
+        again = self._plan.regrades.rows if self._plan.regrades else {}
+        return any(self._rows.get(key, row) == row for key, row in again.items())
 
     def _write(self, state: State) -> JobResult:
         lock = self._plan.lock
         rows = [self._rows[key] for key in lock.keys if key in self._rows and not self._rows[key].cancelled]
         message = "; ".join(halt.message for halt in self._scheduler.halts)
-        result = JobResult(self._job_dir, state, rows, lock.total, message)
+        spent = self._gateway.budget.usage
+        result = JobResult(self._job_dir, state, rows, lock.total, message, spent.to_json() if spent.requests else None)
         write_summary(lock, result)
         self._written = time.monotonic()
         return result

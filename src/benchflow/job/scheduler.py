@@ -13,14 +13,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable, Collection, Iterable
 
     from benchflow.job.lock import Key
     from benchflow.job.retry import Halt
     from benchflow.job.row import Row
 
 LOOK_AGAIN = 5.0
-"""Seconds after which the host is asked again when it had no room. It has no event for free memory."""
+"""Seconds after which the gate is asked again when there was no room. The host has no event for free memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +43,11 @@ class Verdict:
 
 
 class Gate(Protocol):
-    """Says whether the host has room. See `host.Admission`."""
+    """Says whether there is room, and whether anything speaks against a rollout. See `gate.Gate`."""
 
-    def admit(self, need_mb: int | None, *, alone: bool) -> bool: ...
+    def admit(self, work: Work, running: Collection[Work]) -> bool: ...
 
-    def problem(self) -> Halt | None: ...
+    def problem(self, work: Work) -> Halt | None: ...
 
 
 class Scheduler:
@@ -69,7 +69,7 @@ class Scheduler:
         self._concurrency = concurrency
         self._gate = gate
         self._on_halt = on_halt
-        self._running = 0
+        self._running: list[Work] = []
         self._waiting: dict[Work, asyncio.TimerHandle] = {}
         self._changed = asyncio.Event()
         self.halts: list[Halt] = []
@@ -77,14 +77,14 @@ class Scheduler:
 
     @property
     def running(self) -> int:
-        return self._running
+        return len(self._running)
 
     async def run(self) -> None:
         """Do the work. Returns when nothing runs and nothing more will be started."""
         try:
             async with asyncio.TaskGroup() as group:
                 while self._admit(group) or self._running or self._waiting:
-                    await self._change(LOOK_AGAIN if self._ready and self._running < self._concurrency else None)
+                    await self._change(LOOK_AGAIN if self._ready and self._has_place else None)
         finally:
             self._forget(list(self._waiting))
 
@@ -105,24 +105,33 @@ class Scheduler:
         self._changed.set()
         self._on_halt(halt)
 
+    def look(self) -> None:
+        """Ask the gate again: something has changed."""
+        self._changed.set()
+
     def _admit(self, group: asyncio.TaskGroup) -> bool:
         """Start what there is room for; whether anything is still to be started."""
-        while self._ready and self._running < self._concurrency:
-            if halt := self._gate.problem():
+        while self._ready:
+            work = self._ready[0]
+            if halt := self._gate.problem(work):
                 self.halt(halt)
-            elif not self._gate.admit(self._ready[0].memory_mb, alone=self._running == 0):
+            elif not self._has_place or not self._gate.admit(work, self._running):
                 break
             else:
-                group.create_task(self._one(self._ready.popleft()))
-                self._running += 1
+                self._running.append(self._ready.popleft())
+                group.create_task(self._one(work))
         return bool(self._ready)
+
+    @property
+    def _has_place(self) -> bool:
+        return len(self._running) < self._concurrency
 
     async def _one(self, work: Work) -> None:
         try:
             row = await self._play(work)
             verdict = await self._judge(work, row)
         finally:
-            self._running -= 1
+            self._running.remove(work)
             self._changed.set()
         if verdict.halt:
             self.halt(verdict.halt)

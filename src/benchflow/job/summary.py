@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
 
+from benchflow.gateway.budget import Usage
+from benchflow.gateway.tokens import Tokens
 from benchflow.job.score import score
 from benchflow.job.store import SUMMARY
 from benchflow.rollout.store import write_json
@@ -23,7 +25,21 @@ if TYPE_CHECKING:
 
 State = Literal["running", "finished", "interrupted", "halted"]
 
-USAGE = ("input_tokens", "output_tokens", "cached_tokens", "cost_usd")
+USAGE = (
+    "input_tokens",
+    "cached_tokens",
+    "cache_write_tokens",
+    "output_tokens",
+    "reasoning_tokens",
+    "cost_usd",
+    "priced_usd",
+    "requests",
+    "retries",
+    "unmetered_requests",
+    "unpriced_requests",
+    "waiting_seconds",
+)
+"""What is added up over rollouts; see `rollout.result.Usage`."""
 
 REMEMBERED_JOBS = 20
 """How many of the latest jobs beside this one are asked how long tasks took."""
@@ -31,13 +47,17 @@ REMEMBERED_JOBS = 20
 
 @dataclass(frozen=True, slots=True)
 class JobResult:
-    """What came out of a job. `rollouts` are those that ended, one for each attempt."""
+    """What came out of a job. `rollouts` are those that ended, one for each attempt.
+
+    `usage` is what those used; `spent` is what went through the gateway in all, for rollouts that were lost, too.
+    """
 
     job_dir: Path
     state: State
-    rollouts: Sequence[Row]
+    rollouts: Sequence[Row] = field(repr=False)
     planned: int
     message: str = ""
+    spent: Mapping[str, object] | None = None
 
     @property
     def scores(self) -> Score:
@@ -59,8 +79,9 @@ class JobResult:
         return self.scores.share
 
     @property
-    def usage(self) -> dict[str, float | None]:
-        return total_usage(self.rollouts)
+    def usage(self) -> dict[str, float | str | None]:
+        tables = {row.usage["prices"] for row in self.rollouts if row.usage.get("prices")}
+        return {**total_usage(self.rollouts), "prices": ", ".join(sorted(tables)) or None}
 
     @property
     def errors(self) -> int:
@@ -75,18 +96,44 @@ class JobResult:
             "message": self.message,
             "score": dataclasses.asdict(self.scores),
             "usage": self.usage,
+            "spent": self.spent,
             "rollouts": [row.to_json() for row in self.rollouts],
         }
 
 
 def total_usage(rows: Iterable[Row]) -> dict[str, float | None]:
-    """Tokens and cost of all together. None where nobody said anything, which is not the same as zero."""
+    """Tokens and cost of all together. None where nobody said anything, which is not the same as zero.
+
+    A cost of which a part is not known is not known; `priced_usd` is the part that is.
+    """
     totals: dict[str, float | None] = dict.fromkeys(USAGE)
+    known = True
     for row in rows:
+        usage = {**row.usage, "priced_usd": row.usage.get("priced_usd") or row.usage.get("cost_usd")}
         for name in USAGE:
-            if (used := row.usage.get(name)) is not None:
+            if (used := usage.get(name)) is not None:
                 totals[name] = (totals[name] or 0) + used
-    return totals
+        known = known and (row.usage.get("cost_usd") is not None or not row.usage.get("input_tokens"))
+    return totals if known else {**totals, "cost_usd": None}
+
+
+def spent_before(rows: Iterable[Row]) -> Usage:
+    """What went through the gateway for rollouts that ended, whether they count or not."""
+    total = Usage()
+    for used in (row.usage for row in rows if row.usage.get("requests")):
+        total.requests += int(used["requests"])
+        total.tokens += Tokens(
+            input=used.get("input_tokens") or 0,
+            cached=used.get("cached_tokens") or 0,
+            cache_write=used.get("cache_write_tokens") or 0,
+            output=used.get("output_tokens") or 0,
+            reasoning=used.get("reasoning_tokens") or 0,
+        )
+        total.priced += used.get("priced_usd") or 0.0
+        total.unmetered += used.get("unmetered_requests") or 0
+        total.unpriced += used.get("unpriced_requests") or 0
+        total.retries += used.get("retries") or 0
+    return total
 
 
 def write_summary(lock: JobLock, result: JobResult) -> None:
@@ -103,7 +150,7 @@ def write_summary(lock: JobLock, result: JobResult) -> None:
         "tasks": len(lock.tasks),
         "task_seconds": {task: round(took, 3) for task, took in seconds.items()},
     }
-    write_json(result.job_dir / SUMMARY, document)
+    write_json(result.job_dir / SUMMARY, document, durable=result.state != "running")
 
 
 def task_seconds(rows: Iterable[Row]) -> dict[str, float]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchflow.errors import ConfigError
-from benchflow.job.config import JobConfig, RetryConfig
+from benchflow.job.config import SHARED, JobConfig, RetryConfig
 from benchflow.job.source import TaskSource
 from benchflow.rollout.yaml_config import (
     SETTINGS,
@@ -39,14 +39,18 @@ if TYPE_CHECKING:
 
     from benchflow.rollout.config import RolloutConfig
 
-_PLAIN: Mapping[str, type] = {
+_PLAIN: Mapping[str, type | tuple[type, ...]] = {
+    "max_job_cost": (int, float, type(None)),
+    "max_job_tokens": (int, type(None)),
     "concurrency": int,
     "attempts": int,
     "n_tasks": int,
     "shuffle": bool,
     "seed": int,
+    "max_disk_mb": int,
+    "remove_images": bool,
 }
-_LISTS = ("include", "exclude", "services")
+_LISTS = ("include", "exclude")
 _PLACES = ("task_dir", "tasks_dir", "source")
 _KEYS = (*_PLACES, "dataset", *SETTINGS, *_PLAIN, *_LISTS, "agent", "model", "prompts", "scenes", "retry")
 
@@ -118,13 +122,5 @@ def _texts(value: object, where: str) -> list[str]:
 
 
 def _of_one(config: RolloutConfig) -> JobFile:
-    job = JobConfig(
-        scenes=config.scenes,
-        environment=config.environment,
-        sandbox_user=config.sandbox_user,
-        sandbox_setup_timeout=config.sandbox_setup_timeout,
-        agent_timeout=config.agent_timeout,
-        agent_idle_timeout=config.agent_idle_timeout,
-        agent_env=config.agent_env,
-    )
+    job = JobConfig(**{name: getattr(config, name) for name in SHARED})
     return JobFile(TaskSource(path=config.task_path), job, config.jobs_dir, config.job_name)
