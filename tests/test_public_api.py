@@ -10,6 +10,7 @@ import benchflow
 PUBLIC = {
     *("SDK", "Agent", "Environment", "Runtime", "RuntimeConfig", "run"),
     *("Rollout", "RolloutConfig", "RolloutResult", "Role", "Scene", "Turn"),
+    *("BaseUser", "FunctionUser", "PassthroughUser", "RoundResult", "simulated_user"),
     *("Sandbox", "ExecResult", "ACPError", "__version__"),
     *("Job", "JobConfig", "JobResult", "RetryConfig", "collect_metrics"),
     *("Rubric", "RewardFunc", "RewardEvent", "VerifyResult"),

@@ -14,8 +14,10 @@ if TYPE_CHECKING:
     from benchflow.rollout.api import SDK, Agent, Environment, Runtime, RuntimeConfig, run
     from benchflow.rollout.config import RolloutConfig
     from benchflow.rollout.lifecycle import Rollout
+    from benchflow.rollout.presets import simulated_user
     from benchflow.rollout.result import RolloutResult
     from benchflow.rollout.scene import Role, Scene, Turn
+    from benchflow.rollout.user import BaseUser, FunctionUser, PassthroughUser, RoundResult
     from benchflow.sandbox.base import ExecResult, Sandbox
     from benchflow.verify.base import RewardEvent, RewardFunc, VerifyResult
     from benchflow.verify.judge import LLMJudgeRewardFunc
@@ -32,8 +34,10 @@ _ROOMS = {
     "rollout.api": ("SDK", "Agent", "Environment", "Runtime", "RuntimeConfig", "run"),
     "rollout.config": ("RolloutConfig",),
     "rollout.lifecycle": ("Rollout",),
+    "rollout.presets": ("simulated_user",),
     "rollout.result": ("RolloutResult",),
     "rollout.scene": ("Role", "Scene", "Turn"),
+    "rollout.user": ("BaseUser", "FunctionUser", "PassthroughUser", "RoundResult"),
     "sandbox.base": ("ExecResult", "Sandbox"),
     "verify.base": ("RewardEvent", "RewardFunc", "VerifyResult"),
     "verify.judge": ("LLMJudgeRewardFunc",),
@@ -45,12 +49,15 @@ __all__ = [
     "SDK",
     "ACPError",
     "Agent",
+    "BaseUser",
     "Environment",
     "ExecResult",
+    "FunctionUser",
     "Job",
     "JobConfig",
     "JobResult",
     "LLMJudgeRewardFunc",
+    "PassthroughUser",
     "RetryConfig",
     "RewardEvent",
     "RewardFunc",
@@ -58,6 +65,7 @@ __all__ = [
     "Rollout",
     "RolloutConfig",
     "RolloutResult",
+    "RoundResult",
     "Rubric",
     "Runtime",
     "RuntimeConfig",
@@ -70,6 +78,7 @@ __all__ = [
     "__version__",
     "collect_metrics",
     "run",
+    "simulated_user",
 ]
 
 

@@ -4,5 +4,17 @@ from benchflow.rollout.config import RolloutConfig as TrialConfig
 from benchflow.rollout.lifecycle import Rollout as Trial
 from benchflow.rollout.result import RolloutResult as TrialResult
 from benchflow.rollout.scene import Role, Scene, Turn
+from benchflow.rollout.user import BaseUser, FunctionUser, PassthroughUser, RoundResult
 
-__all__ = ["Role", "Scene", "Trial", "TrialConfig", "TrialResult", "Turn"]
+__all__ = [
+    "BaseUser",
+    "FunctionUser",
+    "PassthroughUser",
+    "Role",
+    "RoundResult",
+    "Scene",
+    "Trial",
+    "TrialConfig",
+    "TrialResult",
+    "Turn",
+]

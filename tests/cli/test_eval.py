@@ -11,11 +11,13 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 import pytest
+import yaml
 from rich.console import Console
 from typer.testing import CliRunner
 
@@ -24,6 +26,8 @@ from benchflow.cli.console import console, err_console
 from benchflow.cli.dashboard import Dashboard
 from benchflow.errors import BenchflowError
 from benchflow.job import Job, JobConfig
+from benchflow.job.regrade import Regrades
+from benchflow.job.row import row_of
 from benchflow.job.scheduler import Work
 from benchflow.sandbox.registry import close_backends
 
@@ -287,3 +291,69 @@ def test_the_board_counts_and_shows(tasks: Path) -> None:
     assert "the daemon is gone" in drawn
     assert "\x1b" not in drawn
     assert "second line" not in drawn
+
+
+def test_the_board_counts_what_is_graded_again_once(tasks: Path) -> None:
+    async def plan() -> JobPlan:
+        try:
+            return await Job(tasks, config=JobConfig(environment="local")).plan()
+        finally:
+            await close_backends()
+
+    found = asyncio.run(plan())
+    document = {"task": "t", "agent": "oracle", "model": None, "rewards": {"reward": 1.0}, "error": None}
+    rows = {key: row_of(document, Path("x")) for key in found.lock.keys}
+    again, *_ = rows
+    board = Dashboard(replace(found, ended=rows, regrades=Regrades({again: rows[again]})))
+    text = io.StringIO()
+    Console(file=text, width=140).print(board)
+    board.job_event(
+        {"event": "finished", "measurement": again[0], "attempt": 1, "reward": 0.0, "passed": False, "usage": {}}
+    )
+    Console(file=text, width=140).print(board)
+    assert re.findall(r"\d/3 \d passed \d failed", re.sub(r" +", " ", text.getvalue())) == [
+        "2/3 2 passed 0 failed",
+        "3/3 2 passed 1 failed",
+    ]
+
+
+def test_the_disk_that_jobs_take_is_shown_and_a_size_is_checked(tasks: Path) -> None:
+    bench("eval", "create", "-t", "tasks/a", "-e", "local", "-q", "--job-name", "x")
+    shown = bench("cleanup", "--dry-run")
+    assert re.search(r"^job jobs/x: [\d.]+ kB$", shown.stdout, re.MULTILINE), shown.output
+    assert json.loads(bench("cleanup", "--dry-run", "--json").stdout)["jobs"].keys() == {"jobs/x"}
+    wrong = bench("eval", "create", "-t", "tasks/a", "-e", "local", "--max-disk", "much")
+    assert isinstance(wrong.exception, BenchflowError)
+    assert "50GB" in str(wrong.exception)
+
+
+def test_grading_again_on_the_command_line(tasks: Path) -> None:
+    words = ("eval", "create", "-t", "tasks", "-a", "nop", "-e", "local", "-q", "--job-name", "x")
+    bench(*words, "--include", "a")
+    bench(*words, "--include", "a", "--include", "b", "--keep-workspace")
+    always = "#!/bin/sh\nmkdir -p /logs/verifier\necho 1 > /logs/verifier/reward.txt\n"
+    for name in ("a", "b"):
+        (tasks / name / "tests" / "test.sh").write_text(always)
+    planned = json.loads(bench("eval", "resume", "jobs/x", "--regrade", "--dry-run", "--json").stdout)
+    assert (planned["to_do"], planned["total"]) == (1, 2)
+    graded = bench("eval", "resume", "jobs/x", "--regrade")
+    assert graded.exit_code == 1
+    assert "[PASS] demo/b" in graded.stdout
+    assert re.search(r"not graded again: a__\w+: what its agent left was not kept", graded.stderr)
+    again = bench(*words, "--include", "b", "--regrade", "--keep-workspace")
+    assert again.exit_code == 0, again.output
+    assert again.stdout.endswith("Score: 1/1\n")
+
+
+def test_the_ci_example_of_the_documentation_is_one(tasks: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is a workflow, and what it runs is a command that exists."""
+    page = (Path(__file__).parents[2] / "docs" / "jobs.md").read_text()
+    found = re.search(r"^```text\n(name: evaluate\n.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    assert found is not None
+    steps = yaml.safe_load(found[1])["jobs"]["evaluate"]["steps"]
+    command = next(step["run"] for step in steps if step.get("run", "").startswith("bench "))
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-stand-in-1")
+    words = [{"docker": "local"}.get(word, word) for word in command.split()[1:]]
+    done = bench(*words, "--dry-run")
+    assert done.exit_code == 0, done.output
+    assert "claude-sonnet-4-6" in done.stdout

@@ -12,7 +12,7 @@ import typer
 from typer.testing import CliRunner
 
 from benchflow.cli.cleanup import app as cleanup_app
-from benchflow.cli.cleanup import human_size, parse_age
+from benchflow.cli.cleanup import parse_age
 from benchflow.cli.sandbox import app as sandbox_app
 from benchflow.cli.sandbox import human_age
 from benchflow.sandbox import registry
@@ -221,8 +221,3 @@ def test_wrong_ages(text: str) -> None:
 )
 def test_human_age(seconds: float, text: str) -> None:
     assert human_age(seconds) == text
-
-
-@pytest.mark.parametrize(("size", "text"), [(0, "0 B"), (999, "999 B"), (1500, "1.5 kB"), (2.5e12, "2.5 TB")])
-def test_human_size(size: float, text: str) -> None:
-    assert human_size(size) == text

@@ -25,6 +25,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("benchflow.cli.run", "Run one task: the short form of eval create."),
     "job": ("benchflow.cli.job", "Run many tasks: the short form of eval create."),
     "metrics": ("benchflow.cli.metrics", "Say what the results in a folder add up to."),
+    "replay": ("benchflow.cli.replay", "Run a recorded rollout again, without a provider."),
     "view": ("benchflow.cli.view", "Read one rollout in the browser."),
     "tasks": ("benchflow.cli.tasks", "Make, check and convert tasks."),
     "sandbox": ("benchflow.cli.sandbox", "See what runs, and clean up what was left behind."),

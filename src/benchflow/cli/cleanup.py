@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,6 +17,7 @@ import typer
 from benchflow.cli.apps import new_app
 from benchflow.cli.console import console, err_console, print_json
 from benchflow.errors import SandboxError
+from benchflow.job.size import human_size, tree_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
 
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 """Seconds in the units that --older-than takes."""
+
+JOBS_SHOWN = 10
+"""The largest jobs that are named; the rest are counted."""
 
 CHECK_TIMEOUT = 20.0
 """Seconds a backend gets to answer before it is passed over."""
@@ -48,14 +53,6 @@ def parse_age(text: str) -> float:
     if not match:
         raise typer.BadParameter(f"{text!r} is not a time span: write 30m, 2h or 7d")
     return float(match[1]) * UNITS[match[2] or "s"]
-
-
-def human_size(size: float) -> str:
-    for unit in ("B", "kB", "MB", "GB"):
-        if size < 1000:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1000
-    return f"{size:.1f} TB"
 
 
 async def usable_backends() -> tuple[list[Backend], list[Cleaned]]:
@@ -111,6 +108,23 @@ def _report(done: list[Cleaned], *, dry_run: bool) -> None:
             out.print(f"{each.backend}: {name} {human_size(size)}", markup=False, soft_wrap=True)
 
 
+def _jobs_use(jobs_dir: Path) -> dict[str, int]:
+    """Bytes of each job in a folder, the largest first; nothing when there are none."""
+    from benchflow.job.store import is_job
+
+    jobs = [folder for folder in jobs_dir.iterdir() if folder.is_dir() and is_job(folder)] if jobs_dir.is_dir() else []
+    sizes = {str(job): tree_bytes(job) for job in jobs}
+    return dict(sorted(sizes.items(), key=lambda one: -one[1]))
+
+
+def _report_jobs(jobs: dict[str, int]) -> None:
+    out = console()
+    for name, size in list(jobs.items())[:JOBS_SHOWN]:
+        out.print(f"job {name}: {human_size(size)}", markup=False, soft_wrap=True)
+    if len(jobs) > 1:
+        out.print(f"{len(jobs)} jobs together: {human_size(sum(jobs.values()))}")
+
+
 @app.command(epilog="Examples: bench cleanup --dry-run · bench cleanup --images --older-than 7d")
 def cleanup(
     everything: Annotated[
@@ -120,13 +134,16 @@ def cleanup(
     older_than: Annotated[
         str, typer.Option("--older-than", metavar="AGE", help="Only what is at least this old: 30m, 2h, 7d.")
     ] = "0",
+    jobs_dir: Annotated[Path, typer.Option(help="Whose size to show; jobs are never removed.")] = Path("jobs"),
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be removed, and remove nothing.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Remove sandboxes whose owner died; show what the caches hold."""
+    """Remove sandboxes whose owner died; show what jobs and caches hold."""
     age = parse_age(older_than)
     done = asyncio.run(clean(everything=everything, images=images, older_than=age, dry_run=dry_run))
+    jobs = _jobs_use(jobs_dir)
     if as_json:
-        print_json({"dry_run": dry_run, "backends": [asdict(each) for each in done]})
+        print_json({"dry_run": dry_run, "backends": [asdict(each) for each in done], "jobs": jobs})
     else:
         _report(done, dry_run=dry_run)
+        _report_jobs(jobs)

@@ -52,13 +52,16 @@ async def conduct(job: Job, output: Output) -> int:
             result = await job.run()
     finally:
         await close_backends()
+    left_out = plan.regrades.left_out if plan.regrades else ()
+    for line in left_out:
+        err_console().print(Text(f"not graded again: {line}"), soft_wrap=True)
     if output.junit:
         _write(output.junit, junit_xml(result))
     if output.as_json:
         print_json(result.to_json())
     else:
         _print_outcome(result, quiet=output.quiet)
-    return exit_code(result, output.fail_under)
+    return exit_code(result, output.fail_under) or int(bool(left_out))
 
 
 def exit_code(result: JobResult, fail_under: float | None) -> int:
@@ -135,7 +138,8 @@ def _print_row(row: Row, *, quiet: bool, alone: bool) -> None:
     rewards = ", ".join(f"{name} {value:g}" for name, value in (row.rewards or {}).items()) or "no reward"
     which = row.task if row.attempt == 1 else f"{row.task} #{row.attempt}"
     player = "" if alone else f"  {row.agent} {row.model or ''}".rstrip()
-    line = Text.assemble((f"[{word}]", style), f" {which}{player}  {rewards}")
+    suspect = "  (suspect)" if row.passed and row.trust != "trusted" else ""
+    line = Text.assemble((f"[{word}]", style), f" {which}{player}  {rewards}{suspect}")
     console().print(line, soft_wrap=True)
 
 

@@ -7,6 +7,7 @@ NO_COLOR is honoured by rich itself.
 from __future__ import annotations
 
 import json
+import re
 import sys
 from functools import cache
 from typing import TYPE_CHECKING, NoReturn
@@ -33,11 +34,15 @@ def err_console() -> Console:
 
 def print_json(document: object) -> None:
     """One JSON document on standard output, and nothing else."""
-    sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False, default=str) + "\n")
+    text = json.dumps(document, indent=2, ensure_ascii=False, default=str)
+    # JSON itself escapes only the controls below the space; a terminal acts on these too.
+    sys.stdout.write(re.sub(r"[\x7f-\x9f]", lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
 
 
 def print_error(message: object) -> None:
-    sys.stderr.write(f"error: {message}\n")
+    """On standard error, with nothing in it that a terminal would act on: it may quote what an agent wrote."""
+    text = "".join(char if char.isprintable() or char in "\n\t" else "\ufffd" for char in str(message))
+    sys.stderr.write(f"error: {text}\n")
 
 
 def fail(message: object, code: int = 1) -> NoReturn:

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from benchflow.cli.console import err_console
-from benchflow.cli.progress import PHASE_NAMES, LiveLines, printable
+from benchflow.cli.progress import PHASE_NAMES, LiveLines, printable, round_of
 from benchflow.cli.sandbox import human_age
 from benchflow.job.metrics_text import percent, usage_line
 from benchflow.job.stats import wilson
@@ -38,6 +38,9 @@ ROWS = 16
 
 ACTION = 60
 """Characters of a rollout's last action that are shown."""
+
+NAME = 24
+"""Characters of a role's name, and of a round's."""
 
 
 class Lines:
@@ -108,13 +111,24 @@ class Watcher:
         self.name = measurement.task if work.key[1] == 1 else f"{measurement.task} #{work.key[1]}"
         self.player = f"{measurement.agent} {measurement.model or ''}".strip()
         self.began = time.monotonic()
-        self.doing = ""
         self.action = ""
+        self._phase = ""
+        self._round = ""
+        self._role = ""
+
+    @property
+    def doing(self) -> str:
+        """The phase, the round and whose turn it is, as far as there are such."""
+        return " · ".join(part for part in (self._phase, self._round, self._role) if part)
 
     def phase(self, name: str) -> None:
-        self.doing = PHASE_NAMES.get(name, name)
+        self._phase = PHASE_NAMES.get(name, name)
 
     def event(self, event: Event) -> None:
+        if isinstance(role := event.get("actor"), str):
+            self._role = printable(role)[:NAME]
+        if (number := round_of(event)) is not None:
+            self._round = printable(f"round {number}")[:NAME]
         if event["type"] == "tool_call":
             self.action = printable(str(event.get("title") or event.get("kind") or "tool call"))[:ACTION]
 
@@ -124,7 +138,8 @@ class Dashboard:
 
     def __init__(self, plan: JobPlan) -> None:
         self._total = plan.lock.total
-        ended = [plan.ended[key] for key in plan.lock.keys if key in plan.ended]
+        again = set(plan.to_do)
+        ended = [plan.ended[key] for key in plan.lock.keys if key in plan.ended and key not in again]
         self._passed = sum(row.passed for row in ended)
         self._scored = sum(row.scored for row in ended)
         self._lost: set[tuple[str, int]] = set()
@@ -196,7 +211,7 @@ class Dashboard:
             table.add_column(column, no_wrap=True, overflow="ellipsis", header_style="dim")
         for one in running[:ROWS]:
             since = human_age(time.monotonic() - one.began)
-            table.add_row(Text(one.name), Text(one.player), one.doing, since, Text(one.action))
+            table.add_row(Text(one.name), Text(one.player), Text(one.doing), since, Text(one.action))
         if len(running) > ROWS:
             table.add_row(f"and {len(running) - ROWS} more")
         return table

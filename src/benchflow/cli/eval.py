@@ -11,6 +11,7 @@ from typer.core import TyperGroup
 
 from benchflow.cli.apps import new_app
 from benchflow.cli.console import console, fail, print_json
+from benchflow.cli.limits import AllowModel, MaxCost, MaxJobCost, MaxJobTokens, MaxTokens, WorkingTimeout
 from benchflow.cli.loop import run
 from benchflow.cli.metrics import AsJson, metrics
 from benchflow.cli.view import view
@@ -61,6 +62,13 @@ Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print only the outco
 FailUnder = Annotated[
     float | None, typer.Option("--fail-under", min=0, max=1, help="Exit 1 when the share that passed is below this.")
 ]
+Regrade = Annotated[
+    bool, typer.Option("--regrade", help="Run no agent: score what agents left again, with the tests as they are now.")
+]
+MaxDisk = Annotated[
+    str | None,
+    typer.Option("--max-disk", metavar="SIZE", help="Start nothing more when jobs and caches hold more: 50GB."),
+]
 Junit = Annotated[Path | None, typer.Option("--junit", help="Also write the results as a JUnit file.")]
 
 
@@ -85,6 +93,10 @@ def create(
         list[str] | None,
         typer.Option("--prompt", help="A prompt; repeat for more turns. '-' is the task's instruction."),
     ] = None,
+    loop: Annotated[
+        str | None,
+        typer.Option("--loop", metavar="NAME:TIMES", help="After the first answer: self-review:2, verify-retry:2."),
+    ] = None,
     sandbox: Annotated[
         str | None, typer.Option("-e", "--sandbox", "--environment", help="auto (the default), docker or local.")
     ] = None,
@@ -106,8 +118,23 @@ def create(
         float | None, typer.Option(help="Seconds for setting up the sandbox user; default 120.")
     ] = None,
     agent_timeout: Annotated[float | None, typer.Option(help="Seconds for all turns; default: the task's.")] = None,
+    agent_working_timeout: WorkingTimeout = None,
+    max_cost: MaxCost = None,
+    max_tokens: MaxTokens = None,
+    max_job_cost: MaxJobCost = None,
+    max_job_tokens: MaxJobTokens = None,
+    allow_model: AllowModel = None,
     jobs_dir: Annotated[Path | None, typer.Option(help="Where results go; default jobs.")] = None,
     job_name: Annotated[str | None, typer.Option(help="Folder below --jobs-dir; default: the time.")] = None,
+    keep_workspace: Annotated[
+        bool | None,
+        typer.Option("--keep-workspace", help="Keep what agents left, so that --regrade can score it again."),
+    ] = None,
+    regrade: Regrade = False,
+    max_disk: MaxDisk = None,
+    remove_images: Annotated[
+        bool | None, typer.Option("--remove-images", help="Remove what was built for a task when it is done.")
+    ] = None,
     fail_under: FailUnder = None,
     junit: Junit = None,
     dry_run: DryRun = False,
@@ -119,6 +146,7 @@ def create(
         "agent": agent,
         "model": model,
         "prompts": [None if text == "-" else text for text in prompt] if prompt else None,
+        "loop": loop,
         "environment": sandbox,
         "concurrency": concurrency,
         "attempts": attempts,
@@ -130,6 +158,15 @@ def create(
         "agent_env": variables(agent_env),
         "sandbox_setup_timeout": sandbox_setup_timeout,
         "agent_timeout": agent_timeout,
+        "keep_workspace": keep_workspace,
+        "max_disk_mb": megabytes(max_disk),
+        "remove_images": remove_images,
+        "agent_working_timeout": agent_working_timeout,
+        "max_cost": max_cost,
+        "max_tokens": max_tokens,
+        "max_job_cost": max_job_cost,
+        "max_job_tokens": max_job_tokens,
+        "allow_models": allow_model,
     }
     settings = {name: value for name, value in given.items() if value is not None}
     if sandbox_user is not None:
@@ -143,6 +180,7 @@ def create(
         config=asked.config,
         jobs_dir=jobs_dir or asked.jobs_dir or "jobs",
         job_name=job_name or asked.job_name,
+        regrade=regrade,
     )
     _conduct(job, dry_run=dry_run, quiet=quiet, as_json=as_json, fail_under=fail_under, junit=junit)
 
@@ -158,16 +196,30 @@ def resume(
     folder: Annotated[Path, typer.Argument(help="A job's folder.", show_default=False)],
     concurrency: Concurrency = None,
     agent_env: AgentEnv = None,
+    max_cost: MaxCost = None,
+    max_tokens: MaxTokens = None,
+    max_job_cost: MaxJobCost = None,
+    max_job_tokens: MaxJobTokens = None,
+    regrade: Regrade = False,
+    max_disk: MaxDisk = None,
     fail_under: FailUnder = None,
     junit: Junit = None,
     dry_run: DryRun = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Finish a job as it was planned: run what has no score yet."""
+    """Finish a job as it was planned: run what has no score yet, and what a smaller budget cut off."""
     from benchflow.job.job import Job
 
-    job = Job.resume(folder, agent_env=variables(agent_env), concurrency=concurrency)
+    asked = {
+        "max_cost": max_cost,
+        "max_tokens": max_tokens,
+        "max_job_cost": max_job_cost,
+        "max_job_tokens": max_job_tokens,
+        "max_disk_mb": megabytes(max_disk),
+    }
+    limits = {name: value for name, value in asked.items() if value is not None}
+    job = Job.resume(folder, agent_env=variables(agent_env), concurrency=concurrency, limits=limits, regrade=regrade)
     _conduct(job, dry_run=dry_run, quiet=quiet, as_json=as_json, fail_under=fail_under, junit=junit)
 
 
@@ -250,6 +302,15 @@ def variables(pairs: list[str] | None) -> dict[str, str] | None:
             fail(f"--agent-env {name}: it is not set here; write {name}=value", code=2)
         found[name] = value if equals else os.environ[name]
     return found
+
+
+def megabytes(size: str | None) -> int | None:
+    """`--max-disk` as the settings have it."""
+    if size is None:
+        return None
+    from benchflow.job.size import parse_size
+
+    return max(1, parse_size(size) // 1_000_000)
 
 
 def _source(

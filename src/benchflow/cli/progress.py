@@ -1,4 +1,7 @@
-"""A rollout as it happens, one line per phase and per tool call, on standard error."""
+"""A rollout as it happens, one line per phase, round and tool call, on standard error.
+
+Where several roles act, every line says whose it is.
+"""
 
 from __future__ import annotations
 
@@ -33,10 +36,17 @@ class LiveLines:
             self._line(f"[bold]{PHASE_NAMES.get(name, name)}[/]")
 
     def event(self, event: Event) -> None:
+        who = f"{event['actor']}: " if event.get("actor") else ""
         if event["type"] == "tool_call":
-            self._text(f"  ● {event.get('title') or event.get('kind') or 'tool call'}")
+            self._text(f"  ● {who}{event.get('title') or event.get('kind') or 'tool call'}")
         elif event["type"] == "error":
-            self._text(f"  ! {event.get('message', '')}")
+            self._text(f"  ! {who}{event.get('message', '')}")
+        elif event["type"] == "prompt" and who:
+            self._text(f"  {event['actor']} is asked")
+        elif (number := round_of(event)) is not None:
+            self._text(f"round {number}")
+        elif sent := _sent(event):
+            self._text(f"  {sent}")
 
     def _line(self, markup: str) -> None:
         err_console().print(f"[dim]{time.monotonic() - self._began:7.1f} s[/]  {markup}", soft_wrap=True)
@@ -45,6 +55,22 @@ class LiveLines:
         from rich.markup import escape
 
         self._line(escape(printable(text)[:LINE]))
+
+
+def round_of(event: Event) -> str | None:
+    """The round that begins with an event, if one does: `1`, or `1 of SCENE`."""
+    data = event.get("data")
+    if event["type"] != "note" or event.get("about") != "round" or not isinstance(data, dict):
+        return None
+    return f"{data.get('round')} of {data['scene']}" if data.get("scene") else str(data.get("round"))
+
+
+def _sent(event: Event) -> str:
+    """Who wrote to whom, if an event is that."""
+    data = event.get("data")
+    if event["type"] != "note" or event.get("about") != "message" or not isinstance(data, dict):
+        return ""
+    return f"✉ {data.get('from')} → {data.get('to')}"
 
 
 def printable(text: str) -> str:

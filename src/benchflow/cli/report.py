@@ -9,8 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from benchflow.cli.console import console, print_json
+from benchflow.job.row import trust_of
 from benchflow.task.problem import printable
-from benchflow.trajectory.reader import read_events, tool_calls
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,51 +18,143 @@ if TYPE_CHECKING:
 
     from benchflow.job.listing import JobInfo
     from benchflow.rollout.plan import Plan
+    from benchflow.view.load import Seen
+    from benchflow.view.story import Item
+
+SHOWN = 30
+"""Findings of tampering that are shown; all are in tampering.json."""
 
 TITLE = 80
 """Characters of a tool call's title or of a prompt that are shown."""
 
+EVIDENCE = 8_000
+"""Characters of an error's message that are shown, from its end."""
+
 
 def print_rollout(folder: Path, result: dict[str, Any]) -> None:
-    """One rollout for a person: outcome, phases with times, tool calls, error with its boundary."""
-    out = console()
+    """One rollout for a person: its outcome, what is known of it, and what happened, one line each."""
+    from benchflow.view import facts
+    from benchflow.view.load import read_rollout
+
+    seen = read_rollout(folder, result, branches=False)
     if "rewards" not in result:
-        out.print(Text(f"{folder} has not ended (no result.json)"))
-    out.print(Text(f"{result.get('task')}  {result.get('agent')}  {result.get('model') or ''}", style="bold"))
-    rewards = result.get("rewards") or {}
-    verdict = "PASS" if result.get("passed") else "FAIL"
-    out.print(Text(f"[{verdict}] " + (", ".join(f"{k} {v:g}" for k, v in rewards.items()) or "no reward")))
-    level, user = result.get("verify_level"), result.get("sandbox_user")
-    out.print(Text(f"sandbox {result.get('sandbox')} · agent user {user or 'root'} · verified {level or 'not'}"))
+        _say(f"{folder} has not ended (no result.json)")
+    _say(str(result.get("task")), style="bold")
+    _say(f"[{facts.verdict(result)}] {facts.rewards_text(result.get('rewards'))}")
+    if result.get("passed") and trust_of(result) != "trusted":
+        _say("the pass is suspect: see what was found and the notes", style="yellow")
+    _print_error(seen)
     for note in result.get("notes") or []:
-        out.print(_clean(f"note: {note}"))
-    if error := result.get("error"):
-        out.print(Text(f"{error['boundary']} error in {error['phase']}: {error['kind']}", style="red"))
-        out.print(_clean(str(error["message"]), keep_lines=True))
-    phases = Table("phase", "seconds", box=None, pad_edge=False)
-    for name, seconds in (result.get("timing") or {}).items():
-        phases.add_row(name, f"{seconds:.2f}")
-    out.print(phases)
-    calls = tool_calls(read_events(folder / "trajectory" / "acp_trajectory.jsonl"))
-    table = Table("tool call", "kind", "status", box=None, pad_edge=False)
-    for call in calls:
-        table.add_row(_clean(call.title)[:TITLE], _clean(call.kind), _clean(call.status))
-    if calls:
-        out.print(table)
+        _say(f"note: {note}")
+    _print_pairs("", facts.facts(result))
+    _print_pairs("phases", [(name, f"{seconds:.2f} s") for name, seconds in facts.phases(result)])
+    _print_pairs("steps", facts.steps(result))
+    _print_pairs("rounds", facts.rounds(result))
+    tree = [("  " * (len(one.path) - 1) + one.folder.rsplit("/", 1)[-1], one.text) for one in facts.branches(result)]
+    _print_pairs("branches", tree)
+    _print_tampering(seen)
+    _print_story(seen)
+
+
+def _print_error(seen: Seen) -> None:
+    """Whose fault it was, with what the failing side said last."""
+    from benchflow.view.facts import error_head
+
+    if not isinstance(error := seen.result.get("error"), dict):
+        return
+    _say(error_head(error), style="red")
+    console().print(_clean(str(error.get("message", ""))[-EVIDENCE:], keep_lines=True))
+    if seen.logs:
+        _say(f"more in {', '.join(name for name, _ in seen.logs)}")
+
+
+def _print_pairs(title: str, pairs: Sequence[tuple[str, str]]) -> None:
+    if not pairs:
+        return
+    if title:
+        _title(title)
+    table = Table.grid(padding=(0, 2))
+    for name, text in pairs:
+        table.add_row(_clean(name), _clean(text))
+    console().print(table)
+
+
+def _print_tampering(seen: Seen) -> None:
+    """What was found that could have influenced the score, the gravest first."""
+    table = Table("path", "severity", "done", "what", box=None, pad_edge=False, header_style="dim")
+    for one in seen.findings[:SHOWN]:
+        count = one.get("count", 1)
+        more = f" (and {count - 1} more)" if isinstance(count, int) and count > 1 else ""
+        said = f"{one.get('family')}: {one.get('detail') or ''}{more}"
+        cells = [str(one.get(name)) for name in ("path", "severity", "action")]
+        table.add_row(_clean(cells[0])[:TITLE], _clean(cells[1]), _clean(cells[2]), _clean(said))
+    if table.row_count:
+        _title("tampering")
+        console().print(table)
+    if (left := len(seen.findings) - SHOWN) > 0:
+        _say(f"and {left} more in tampering.json")
+
+
+def _print_story(seen: Seen) -> None:
+    """Prompts with where they come from, tool calls, messages between roles and rounds, in their order."""
+    from benchflow.view.story import roles_of, tell
+
+    items = tell(seen.events, seen.prompts)
+    roles = roles_of(items)
+    width = max(map(len, roles)) if len(roles) > 1 else 0
+    told = [(item, words) for item in items if (words := _words(item))]
+    if told:
+        _title("what happened")
+    for item, (kind, text) in told:
+        role = f"{item.actor:<{width}}  " if width else ""
+        _say(f"{role}{kind:<9}  {text}"[: width + 2 * TITLE], style="bold" if item.kind == "round" else "")
+
+
+def _words(item: Item) -> tuple[str, str] | None:
+    """What an item is and says, in a line; None for what is only in the page."""
+    from benchflow.view.story import one_line
+
+    match item.kind:
+        case "prompt":
+            sources = ", ".join(source for source, _ in item.parts) or item.label
+            said = one_line(item.parts[-1][1] if item.parts else item.content)
+            return "prompt", f"({sources}) {said}" if sources else said
+        case "tool":
+            state = f"  [{item.call.kind}, {item.call.status}]" if item.call else ""
+            return "tool call", one_line(item.label)[:TITLE] + state
+        case "mail":
+            return "message", f"{item.label}: {one_line(item.content)}" if item.content else item.label
+        case "error":
+            return "error", one_line(item.content)
+        case "round":
+            return "round", item.label.removeprefix("round ")
+    return None
+
+
+def _title(text: str) -> None:
+    console().print(Text(f"\n{text}", style="bold"))
+
+
+def _say(text: str, style: str = "") -> None:
+    console().print(_clean(text), style=style, soft_wrap=True)
 
 
 def print_plan(plan: Plan) -> None:
-    """What would run: one row per prompt."""
+    """What would run: one row per prompt of a scene's first round."""
     out = console()
     out.print(Text(f"{plan.task.name} in {plan.backend.name} ({plan.backend_reason})"))
     table = Table("step", "scene", "role", "agent", "model", "session", "prompt", box=None, pad_edge=False)
     for act in plan.acts:
-        for turn in act.turns:
+        for turn in (turn for turn in act.turns if turn.round == 1):
             first = turn.prompt.strip().split("\n", 1)[0]
             session = "new" if turn.opens_session else "same"
             role = turn.role
             table.add_row(act.name, turn.scene, role.name, role.agent, role.model or "", session, _clean(first)[:TITLE])
     out.print(table)
+    rounds = {turn.scene: turn for act in plan.acts for turn in act.turns if turn.round > 1}
+    for name, last in rounds.items():
+        until = f", until {last.until}" if last.until else ""
+        out.print(_clean(f"scene {name}: up to {last.round} rounds{until}"))
 
 
 def print_jobs(jobs: Sequence[JobInfo]) -> None:
@@ -97,6 +189,7 @@ def print_job(folder: Path, *, as_json: bool) -> None:
         reward = (
             f"{row.reward:g}" if row.reward is not None else f"lost: {row.error.kind if row.error else 'no reward'}"
         )
+        reward += " (suspect)" if row.passed and row.trust != "trusted" else ""
         words = [printable(text) for text in (row.task, row.agent, row.model or "")]
         numbers = [str(row.attempt), str(row.tried), reward, f"{row.seconds:.1f}", str(row.n_tool_calls)]
         lines.append([*words, *numbers, row.rollout_dir.name])

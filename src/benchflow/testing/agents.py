@@ -327,12 +327,73 @@ class Choosing(Agent):
         self.stop(ident, usage=usage)
 
 
+class Shell(Agent):
+    """Runs every line of the prompt that starts with `$ ` as a command, each a tool call, and says what came out.
+
+    `$N` in a command is the number of the prompt in this process.
+    """
+
+    def prompt(self, ident: object, text: str) -> None:
+        env = {**os.environ, "N": str(len(self.prompts))}
+        for number, line in enumerate(line for line in text.splitlines() if line.startswith("$ ")):
+            call = f"call-{len(self.prompts)}-{number}"
+            self.update("tool_call", toolCallId=call, title=line[2:], status="in_progress")
+            done = subprocess.run(line[2:], shell=True, capture_output=True, text=True, env=env, check=False)
+            self.update("tool_call_update", toolCallId=call, status="completed", rawOutput=done.stdout + done.stderr)
+            self.say(done.stdout + done.stderr)
+        self.stop(ident)
+
+
 class Deaf(Agent):
     """Never reads after the session is open, so that a long prompt fills its pipe."""
 
     def new_session(self, ident: object, params: Json) -> None:
         super().new_session(ident, params)
         time.sleep(60)
+
+
+class Calling(Agent):
+    """Asks the model at MODEL_URL, in Anthropic's dialect, as often as its first argument says, and writes `done`.
+
+    At an error it says it and ends its turn; `fragile` answers with an error instead, and `stubborn` asks for ever.
+    With `work=SECONDS` it is busy by itself before each question. MODEL is the model, MODEL_KEY the key.
+    """
+
+    def prompt(self, ident: object, text: str) -> None:
+        work = [float(arg[5:]) for arg in self.args if arg.startswith("work=")]
+        asked = 0
+        while asked < int(self.args[0]):
+            time.sleep(sum(work))
+            status, said = self.call(text, asked)
+            self.say(f"{status}: {said}")
+            asked += status == 200
+            if status != 200 and "stubborn" not in self.args:
+                break
+            time.sleep(0 if status == 200 else 0.05)
+        else:
+            Path("done").write_text("done")
+        if "fragile" in self.args and status != 200:
+            self.send({"id": ident, "error": {"code": -32603, "message": "API error", "data": said}})
+        else:
+            self.stop(ident)
+
+    def call(self, text: str, number: int) -> tuple[int, str]:
+        import urllib.error  # which the other habits need not wait for
+        import urllib.request
+
+        body = {
+            "model": os.environ["MODEL"],
+            "max_tokens": 100,
+            "messages": [{"role": "user", "content": f"{text} ({number})"}],
+        }
+        head = {"x-api-key": os.environ["MODEL_KEY"], "content-type": "application/json"}
+        url = os.environ["MODEL_URL"] + "/v1/messages"
+        asked = urllib.request.Request(url, json.dumps(body).encode(), head)
+        try:
+            with urllib.request.urlopen(asked) as reply:
+                return reply.status, json.loads(reply.read())["content"][-1]["text"]
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
 
 
 HABITS: dict[str, type[Agent]] = {
@@ -352,6 +413,8 @@ HABITS: dict[str, type[Agent]] = {
     "forging": Forging,
     "choosing": Choosing,
     "deaf": Deaf,
+    "calling": Calling,
+    "shell": Shell,
 }
 
 
