@@ -8,8 +8,8 @@
 
 `store` reads each thing in a process of its own and compares it with a bare loop that opens and parses the same files.
 It counts processor time, which a busy machine does not change, from the first instruction: importing is part of it.
-`local` says which share of the machine's time went into this process, and whether its memory stays flat. Each part
-ends with its marks and whether they were met. Ratios travel between machines; seconds do not.
+`local` says which share of the machine's time went into this process, what a rollout costs with everything involved,
+and whether memory stays flat. Each part ends with its marks and whether they were met. Ratios travel between machines; seconds do not.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 ATTEMPTS = 10
-CONCURRENCY = {"local": 8, "docker": 16}
+CONCURRENCY = {"local": 16, "docker": 16}
 TASK = Path(__file__).parents[1] / "examples" / "tasks" / "write-a-file"
 
 # -- reading ten thousand rollouts ---------------------------------------------------------------------------
@@ -189,16 +189,21 @@ async def run_job(
 
 
 def local(count: int, folder: Path) -> None:
+    from sandbox import Clock
+
+    clock = Clock(daemons=False)
     asyncio.run(run_job("nop", "local", 1, folder))
     watch = Memory(max(1, count // 5))
     worked, _ = busy()
-    own = time.process_time()
+    own, involved = time.process_time(), clock.seconds()
     took = asyncio.run(run_job("nop", "local", count, folder, watch))
-    own = time.process_time() - own
+    own, involved = time.process_time() - own, clock.seconds() - involved
     worked = busy()[0] - worked
+    clock.close()
     cores = os.cpu_count() or 1
     print(f"{count} nop rollouts on local  {took:7.2f} s  {count / took:6.1f} /s")
     print(f"processors busy             {worked / took / cores:7.1%} (everything on this machine)")
+    print(f"CPU of a rollout, {clock.name:12} {involved / count * 1000:5.1f} ms")
     print(f"of that, this process       {own / took / cores:7.1%} ({own / count * 1000:.1f} ms of CPU a rollout)")
     print(f"memory of this process      {', '.join(f'{size} MB' for size in watch.sizes)}")
     mark("processors at least 85 % busy", worked / took / cores >= 0.85)

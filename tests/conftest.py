@@ -76,7 +76,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "git": lambda: _missing_command("git"),
     "node": lambda: _missing_command("node"),
     "litellm": lambda: _missing_module("litellm", "mcp"),
-    "browser": lambda: _missing_command("chromium"),
+    "browser": lambda: _missing_command("chromium") or _missing_module("playwright"),
 }
 """Part name -> a probe that returns what is missing, or nothing."""
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from benchflow.rollout.scene import Role, Scene, Turn
     from benchflow.rollout.user import BaseUser, FunctionUser, PassthroughUser, RoundResult
     from benchflow.sandbox.base import ExecResult, Sandbox
+    from benchflow.service.registry import SERVICES
+    from benchflow.service.start import build_service_hooks
     from benchflow.verify.base import RewardEvent, RewardFunc, VerifyResult
     from benchflow.verify.judge import LLMJudgeRewardFunc
     from benchflow.verify.rubric import Rubric, StringMatchRewardFunc, TestRewardFunc
@@ -39,6 +41,8 @@ _ROOMS = {
     "rollout.scene": ("Role", "Scene", "Turn"),
     "rollout.user": ("BaseUser", "FunctionUser", "PassthroughUser", "RoundResult"),
     "sandbox.base": ("ExecResult", "Sandbox"),
+    "service.registry": ("SERVICES",),
+    "service.start": ("build_service_hooks",),
     "verify.base": ("RewardEvent", "RewardFunc", "VerifyResult"),
     "verify.judge": ("LLMJudgeRewardFunc",),
     "verify.rubric": ("Rubric", "StringMatchRewardFunc", "TestRewardFunc"),
@@ -47,6 +51,7 @@ _HOME = {name: f"benchflow.{room}" for room, names in _ROOMS.items() for name in
 
 __all__ = [
     "SDK",
+    "SERVICES",
     "ACPError",
     "Agent",
     "BaseUser",
@@ -76,6 +81,7 @@ __all__ = [
     "Turn",
     "VerifyResult",
     "__version__",
+    "build_service_hooks",
     "collect_metrics",
     "run",
     "simulated_user",

@@ -233,16 +233,20 @@ async def test_cancelling_leaves_no_branch(make_task: MakeTask) -> None:
 
 @pytest.mark.needs("local")
 async def test_the_best_of_one_role_among_several(make_task: MakeTask) -> None:
+    ask = """$ echo b says $N; echo '{"to": "a", "content": "Draw one."}' > /app/.outbox/a.json"""
     tell = """$ echo '{"to": "b", "content": "drawn"}' > /app/.outbox/b.json"""
     scene = Scene(
         [Role("a", SHELL), Role("b", SHELL)],
-        [Turn("b", "$ echo b says $N"), Turn("a", f"{DRAW}\n{tell}", best_of=2), Turn("b", "$ echo b again says $N")],
+        [Turn("b", ask), Turn("a", f"{DRAW}\n{tell}", best_of=2), Turn("b", "$ echo b again says $N")],
     )
     result = await bf.run(config(make_task(files={"tests/test.sh": TEST}), scene))
     assert result.error is None, result.error
     assert result.reward == max(branch["reward"] for branch in result.branches)
     _, drawn, again = prompts_of(result)
     assert "b says" not in drawn, "a is told nothing of what was said to b"
+    assert "Draw one." in drawn, "a message reaches the branches"
+    written = json.loads((result.rollout_dir / "prompts.json").read_text())
+    assert [one["prompt"] for one in written] == prompts_of(result), "and is kept with the prompt"
     assert "> $ echo b says $N" in again, "the session of b did not outlive the fork, so it is told what was said"
     assert "/dev/urandom" not in again
     assert "drawn" in again, "the winner's message arrives"

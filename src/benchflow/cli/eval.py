@@ -97,6 +97,9 @@ def create(
         str | None,
         typer.Option("--loop", metavar="NAME:TIMES", help="After the first answer: self-review:2, verify-retry:2."),
     ] = None,
+    skills_dir: Annotated[
+        Path | None, typer.Option("--skills-dir", help="A folder of skills that the agents are given.")
+    ] = None,
     sandbox: Annotated[
         str | None, typer.Option("-e", "--sandbox", "--environment", help="auto (the default), docker or local.")
     ] = None,
@@ -147,6 +150,7 @@ def create(
         "model": model,
         "prompts": [None if text == "-" else text for text in prompt] if prompt else None,
         "loop": loop,
+        "skills_dir": skills_dir,
         "environment": sandbox,
         "concurrency": concurrency,
         "attempts": attempts,

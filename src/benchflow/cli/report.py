@@ -118,7 +118,7 @@ def _words(item: Item) -> tuple[str, str] | None:
         case "prompt":
             sources = ", ".join(source for source, _ in item.parts) or item.label
             said = one_line(item.parts[-1][1] if item.parts else item.content)
-            return "prompt", f"({sources}) {said}" if sources else said
+            return "prompt", f"({sources} → {item.actor}) {said}" if sources else said
         case "tool":
             state = f"  [{item.call.kind}, {item.call.status}]" if item.call else ""
             return "tool call", one_line(item.label)[:TITLE] + state

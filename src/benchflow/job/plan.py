@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from benchflow.job.config import JobConfig
-    from benchflow.rollout.plan import Cast, Plan
+    from benchflow.rollout.plan import Casting, Plan
     from benchflow.rollout.scene import Scene
 
 SHOWN = 50
@@ -58,7 +58,7 @@ class Measurement:
         return [str(tag) for tag in listed] if isinstance(listed, list) else []
 
 
-async def measure_all(config: JobConfig, folders: Sequence[Path], cast: Cast | None = None) -> list[Measurement]:
+async def measure_all(config: JobConfig, folders: Sequence[Path], cast: Casting | None = None) -> list[Measurement]:
     """Every combination of agents, models and tasks, tasks varying fastest, each once however often it was named.
 
     `cast` is as in `make_plan`. Raises CannotRun with every problem, or the only one as it is.
@@ -92,7 +92,7 @@ async def measure(
     reason: str = "",
     contents: dict[Path, Mapping[str, str]] | None = None,
     *,
-    cast: Cast | None = None,
+    cast: Casting | None = None,
 ) -> Measurement:
     """Resolve one rollout's config. Raises ConfigError or TaskError.
 

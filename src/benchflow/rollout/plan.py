@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from benchflow.task.needs import Need
     from benchflow.task.task import Step, Task
 
-type Cast = Callable[[Role, Mapping[str, str]], Player]
+type Casting = Callable[[Role, Mapping[str, str]], Player]
 """Who plays a role, given the variables of `.env`. Raises ConfigError."""
 
 
@@ -89,7 +89,7 @@ class CannotRun(ConfigError):
         self.problems = tuple(problems)
 
 
-async def make_plan(config: RolloutConfig, *, cast: Cast | None = None) -> Plan:
+async def make_plan(config: RolloutConfig, *, cast: Casting | None = None) -> Plan:
     """Resolve everything. Raises TaskError when the task cannot be read, ConfigError with every other problem.
 
     `cast` says who plays a role, given the variables of `.env`; by default `cast_role`.

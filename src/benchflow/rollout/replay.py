@@ -144,12 +144,12 @@ async def replay(
         job_name=job_name,
     )
     async with backends_in_use():
-        result = await _run(config, _Cast(recording, replayer, live=turns is not None), observer)
+        result = await _run(config, _Replayed(recording, replayer, live=turns is not None), observer)
     asked = [one for one in read_exchanges(result.rollout_dir / LEDGER) if not one.get("replayed")]
     return Replay(result, replayer.difference, replayer.unused, sum(one.get("ended") != "refused" for one in asked))
 
 
-async def _run(config: RolloutConfig, cast: _Cast, observer: Observer | None) -> RolloutResult:
+async def _run(config: RolloutConfig, cast: _Replayed, observer: Observer | None) -> RolloutResult:
     plan = await make_plan(config, cast=cast)
     if not plan.capabilities.listen:
         raise ConfigError(f"the {plan.backend.name} sandbox cannot be listened in, so nothing can be replayed in it")
@@ -157,7 +157,7 @@ async def _run(config: RolloutConfig, cast: _Cast, observer: Observer | None) ->
 
 
 @dataclass(frozen=True, slots=True)
-class _Cast:
+class _Replayed:
     """Who plays a role in a replay: the agent at its recorded version, with the recording as its provider."""
 
     recording: Recording

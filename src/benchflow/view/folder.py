@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from benchflow.errors import ConfigError
 from benchflow.job.listing import job_info
 from benchflow.job.metrics_text import score_line
 from benchflow.job.store import is_job, settled, unreadable
@@ -30,7 +31,9 @@ def page_of(folder: Path, *, served: bool = False) -> str:
 def rollout_page(job: Path, name: str) -> str:
     """The page of one rollout of a job, with the way back. Raises ConfigError when the job has none of that name."""
     known = {place.name: place for place in job.iterdir() if "__" in place.name and place.is_dir()}
-    return render(read_rollout(known.get(name, job)), back="../")
+    if name not in known:
+        raise ConfigError(f"{job} has no rollout {name!r:.100}")
+    return render(read_rollout(known[name]), back="../")
 
 
 def _job_page(folder: Path, *, served: bool) -> str:

@@ -49,8 +49,8 @@ def bounded(text: str, limit: int = TEXT_SHOWN) -> str:
 
 
 def inert(value: object) -> str:
-    """`value` as text that HTML shows and never acts on."""
-    return html.escape(bounded(plain(value)).encode("utf-8", "replace").decode("utf-8").translate(_CONTROL))
+    """`value` as text that HTML shows and never acts on, however long it is."""
+    return html.escape(plain(value).encode("utf-8", "replace").decode("utf-8").translate(_CONTROL))
 
 
 def label(value: object) -> str:
@@ -67,7 +67,7 @@ def block(value: object) -> str:
         return f"<pre>{inert(text)}</pre>"
     first = "\n".join(text.split("\n", 3)[:3])[: FOLD_CHARACTERS // 4]
     size = f"{lines:,} lines" if lines > FOLD_AT else f"{len(text):,} characters"
-    return fold(inert(f"{size}"), f"<pre>{inert(text)}</pre>") + f"<pre class=peek>{inert(first)}\n…</pre>"
+    return fold(size, f"<pre>{inert(text)}</pre>") + f"<pre class=peek>{inert(first)}\n…</pre>"
 
 
 def fold(summary: str, body: str, *, css: str = "", opened: bool = False) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from benchflow.view import facts
-from benchflow.view.markup import block, document, fold, inert, label, link, plain, table
+from benchflow.view.markup import block, bounded, document, fold, inert, label, link, plain, table
 from benchflow.view.story import roles_of, tell
 
 if TYPE_CHECKING:
@@ -24,6 +24,9 @@ STORY_SHOWN = 8_000_000
 
 FINDINGS_SHOWN = 100
 """Findings of tampering that are shown; all are in tampering.json."""
+
+NOTE_SHOWN = 4_000
+"""Characters of a note that are shown."""
 
 HUES = 6
 """Colours that tell roles apart; with more roles than these they repeat, and the names remain."""
@@ -59,16 +62,16 @@ def _header(result: Mapping[str, object], tag: str = "h1") -> str:
         parts.append(f"<section class=error><h2>{label(head)}</h2>{block(message)}</section>")
     notes = result.get("notes")
     if isinstance(notes, list):
-        parts += [f"<p class=note>{label(note)}</p>" for note in notes]
+        parts += [f"<p class=note>{inert(bounded(plain(note), NOTE_SHOWN))}</p>" for note in notes]
     return "".join(parts) + table(rows, "facts") + "</header>"
 
 
 def _contents(result: Mapping[str, object], listed: Sequence[Branch], seen: Seen) -> str:
     """Where to go on the page, where there is more than the story."""
     ways = [link("#story", "story")]
-    ways += [link("#rounds", f"{len(found)} rounds")] if (found := facts.rounds(result)) else []
-    ways += [link("#branches", f"{len(listed)} branches")] if listed else []
-    ways += [link("#tampering", f"{len(seen.findings)} findings")] if seen.findings else []
+    ways += [link("#rounds", f"rounds ({len(found)})")] if (found := facts.rounds(result)) else []
+    ways += [link("#branches", f"branches ({len(listed)})")] if listed else []
+    ways += [link("#tampering", f"tampering ({len(seen.findings)})")] if seen.findings else []
     ways += [link("#verifier", "verifier output")] if seen.outputs else []
     return f"<nav>{' · '.join(ways)}</nav>" if len(ways) > 2 else ""
 
@@ -195,14 +198,15 @@ def _fork(branch: Branch, seen: Seen) -> str:
 def _show(item: Item, roles: Sequence[str]) -> str:
     if item.kind == "round":
         return f"<h2 class=round>{label(item.label)}</h2>"
-    chip = f"{_chip(item.actor, roles)} " if item.actor and len(roles) > 1 else ""
+    # A message between roles names its sender itself.
+    chip = f"{_chip(item.actor, roles)} " if item.actor and len(roles) > 1 and item.kind != "mail" else ""
     if item.kind in ("stop", "remark"):
         more = fold("data", block(item.content)) if item.content else ""
         return f"<div class=stop>{chip}{label(item.label)}{more}</div>"
     css = f'class="{item.kind} {_hue(item.actor, roles)}"'
     if item.call:
         return f"<section {css}>{_tool_call(item.call, chip)}</section>"
-    title = _prompt_title(item) if item.kind == "prompt" else label(item.label)
+    title = _prompt_title(item, told=not chip) if item.kind == "prompt" else label(item.label)
     if item.parts:
         body = "".join(f"<h3>{label(source)}</h3>{block(text)}" for source, text in item.parts)
     else:
@@ -210,8 +214,9 @@ def _show(item: Item, roles: Sequence[str]) -> str:
     return f"<section {css}><h2>{chip}{title}</h2>{body}</section>"
 
 
-def _prompt_title(item: Item) -> str:
-    return label(f"Prompt{f' · {item.label}' if item.label else ''}")
+def _prompt_title(item: Item, *, told: bool) -> str:
+    whom = f" to {item.actor}" if item.actor and told else ""
+    return label(f"Prompt{whom}{f' · {item.label}' if item.label else ''}")
 
 
 def _tool_call(call: ToolCall, chip: str) -> str:

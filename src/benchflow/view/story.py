@@ -25,10 +25,11 @@ _WORDS = {"message": "Agent", "thought": "Thought", "error": "Error", "plan": "P
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One thing that happened. `actor` is the role, where there are several; `at` is the number of its event.
+    """One thing that happened. `actor` is the role; but for prompts it is known only where there are several.
 
-    `label` says what it is in one line, `content` is the text or data of it. A prompt that was put together has
-    `parts`, each with where it comes from; a tool call has `call`.
+    `at` is the number of its event. `label` says what it is in one line (of a prompt, where it comes from), `content`
+    is the text or data of it. A prompt that was put together has `parts`, each with where that comes from; a tool call
+    has `call`.
     """
 
     kind: Kind
@@ -63,8 +64,8 @@ def _item(at: int, event: Event, calls: Mapping[int, ToolCall], asked: _Asked) -
     if at in calls:
         made = Item("tool", at, calls[at].title or calls[at].kind, actor=actor, call=calls[at])
     elif kind == "prompt":
-        source, parts = asked.find(_text(event.get("text")))
-        made = Item("prompt", at, source, event.get("text"), actor, parts)
+        role, source, parts = asked.find(_text(event.get("text")))
+        made = Item("prompt", at, source, event.get("text"), actor or role, parts)
     elif kind in ("message", "thought", "error", "plan"):
         made = _said(at, kind, event, actor)
     elif kind == "diff":
@@ -126,13 +127,13 @@ class _Asked:
     def __init__(self, prompts: Sequence[object]) -> None:
         self._left = [one for one in prompts if isinstance(one, dict)]
 
-    def find(self, text: str) -> tuple[str, tuple[tuple[str, str], ...]]:
-        """Where a prompt comes from, and its parts."""
+    def find(self, text: str) -> tuple[str, str, tuple[tuple[str, str], ...]]:
+        """Whom a prompt is for, where it comes from, and its parts."""
         for number, one in enumerate(self._left):
             if one.get("prompt") == text:
                 del self._left[: number + 1]
-                return _text(one.get("source")), tuple(_parts(one.get("parts")))
-        return "", ()
+                return _text(one.get("scene_role")), _text(one.get("source")), tuple(_parts(one.get("parts")))
+        return "", "", ()
 
 
 def _parts(parts: object) -> Iterator[tuple[str, str]]:

@@ -139,9 +139,9 @@ class PutRequest(TypedDict):
 
 class GetRequest(TypedDict):
     """`get`, to a first process: copy out. The reply `{"kind": "open", "mode"}` brings the file itself, for the host
-    to copy up to `HANDED_OVER` bytes of it; `{"kind": "few", "files"}` brings all files of a folder, with the name, mode
-    and time of each. Else it first replies `{"kind": "file" | "tree", "mode"}`; the host answers with a descriptor of a
-    file to fill or of a detached, writable tree."""
+    to copy up to `HANDED_OVER` bytes of it; `{"kind": "few", "files"}` brings all files of a folder, with the name,
+    mode and time of each. Else it first replies `{"kind": "file" | "tree", "mode"}`; the host answers with a descriptor
+    of a file to fill or of a detached, writable tree."""
 
     path: str
     new: bool
