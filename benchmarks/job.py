@@ -9,7 +9,8 @@
 `store` reads each thing in a process of its own and compares it with a bare loop that opens and parses the same files.
 It counts processor time, which a busy machine does not change, from the first instruction: importing is part of it.
 `local` says which share of the machine's time went into this process, what a rollout costs with everything involved,
-and whether memory stays flat. Each part ends with its marks and whether they were met. Ratios travel between machines; seconds do not.
+and whether memory stays flat. Each part ends with its marks and whether they were met. Ratios travel between machines;
+seconds do not.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ def test_single_gives_the_instruction() -> None:
     (step,) = compile_steps([Scene.single(agent="gemini", model="flash")], "do it")
     assert (step.prompt, step.role.agent, step.role.model) == ("do it", "gemini", "flash")
     assert step.opens_session
-    assert step.closes_scene
+    assert step.closes_round
 
 
 def test_sessions_open_once_per_role_and_scene() -> None:
@@ -25,11 +25,11 @@ def test_sessions_open_once_per_role_and_scene() -> None:
         Scene([CODER], [Turn("coder", "again")], name="two"),
     ]
     steps = compile_steps(scenes, "do it")
-    assert [(s.scene, s.role.name, s.prompt, s.opens_session, s.closes_scene) for s in steps] == [
-        ("one", "coder", "do it", True, False),
-        ("one", "reviewer", "look", True, False),
-        ("one", "coder", "fix", False, True),
-        ("two", "coder", "again", True, True),
+    assert [(s.scene, s.role.name, s.prompt, s.opens_session) for s in steps] == [
+        ("one", "coder", "do it", True),
+        ("one", "reviewer", "look", True),
+        ("one", "coder", "fix", False),
+        ("two", "coder", "again", True),
     ]
 
 
@@ -58,19 +58,18 @@ def test_one_step_per_turn_in_order(order: list[str], instruction: str) -> None:
     steps = compile_steps([Scene([CODER, REVIEWER], [Turn(name) for name in order])], instruction)
     assert [step.role.name for step in steps] == order
     assert sum(step.opens_session for step in steps) == len(set(order))
-    assert [step.closes_scene for step in steps] == [False] * (len(order) - 1) + [True]
 
 
 def test_rounds_are_written_out() -> None:
     turns = [Turn("coder", again="go on"), Turn("reviewer", "look")]
     scene = Scene([CODER, REVIEWER], turns, "loop", max_rounds=2, stop_when="reviewer says done")
     steps = compile_steps([scene, Scene.single("claude", name="after")], "do it")
-    assert [(s.round, s.prompt, s.source, s.opens_session, s.closes_round, s.closes_scene) for s in steps] == [
-        (1, "do it", "instruction", True, False, False),
-        (1, "look", "scene", True, True, False),
-        (2, "go on", "scene", False, False, False),
-        (2, "look", "scene", False, True, True),
-        (1, "do it", "instruction", True, True, True),
+    assert [(s.round, s.prompt, s.source, s.opens_session, s.closes_round) for s in steps] == [
+        (1, "do it", "instruction", True, False),
+        (1, "look", "scene", True, True),
+        (2, "go on", "scene", False, False),
+        (2, "look", "scene", False, True),
+        (1, "do it", "instruction", True, True),
     ]
     assert {step.until for step in steps} == {"reviewer says done", ""}
 
@@ -81,7 +80,6 @@ def test_every_round_has_every_turn(order: list[str], rounds: int) -> None:
     scene = Scene([CODER, REVIEWER], [Turn(name) for name in order], max_rounds=rounds)
     steps = compile_steps([scene], "x")
     assert [step.role.name for step in steps] == order * rounds
-    assert [step.closes_scene for step in steps].count(True) == 1
     assert sum(step.closes_round for step in steps) == rounds
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from benchflow.task.mcp import McpServer, merge_servers
+from benchflow.task.mcp import McpServer
 
 
 def server(**headers: str) -> McpServer:
@@ -57,8 +57,3 @@ def test_bad_headers(name: str, value: str) -> None:
 def test_stdio_has_no_headers() -> None:
     with pytest.raises(ValidationError):
         McpServer.model_validate({"name": "x", "transport": "stdio", "command": "c", "headers": {"A": "b"}})
-
-
-def test_lists_merge_by_name_and_the_last_wins() -> None:
-    a, b, a2 = (McpServer(name=name, url=url) for name, url in (("a", "1"), ("b", "2"), ("a", "3")))
-    assert [(s.name, s.url) for s in merge_servers((a, b), (a2,))] == [("a", "3"), ("b", "2")]

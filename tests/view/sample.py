@@ -63,6 +63,7 @@ def two_roles(folder: Path, evil: str = "") -> Path:
         "tampering.json": json.dumps({"findings": []}),
         "regrades/1/tampering.json": json.dumps({"findings": [{**finding, "detail": f"changed{evil}"}]}),
         "regrades/1/verifier/test-stdout.txt": f"1 test passed{evil}\n",
+        "regrades/1/steps/build/verifier/test-stdout.txt": f"built well{evil}\n",
         "rounds/0/verifier/test-stdout.txt": f"first check{evil}\n",
         "rounds/1/verifier/test-stdout.txt": f"second check{evil}\n",
         "agent/claude.txt": f"last words{evil}\n",

@@ -76,4 +76,4 @@ async def test_nothing_acts_and_everything_can_be_read(tmp_path: Path, browser: 
     await page.get_by_role("link", name="branch 1.1").click()
     await inner.wait_for(state="visible")
     await page.get_by_text("make all").click()
-    assert await page.get_by_text("built").is_visible()
+    assert await page.get_by_text("built", exact=True).is_visible()

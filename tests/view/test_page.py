@@ -98,6 +98,7 @@ def test_page_shows_roles_rounds_branches_and_all_that_is_known(tmp_path: Path) 
         *("round 0 of review reward 0, 2 tool calls", "no reward, 2 tool calls; not scored: the tests did not end"),
         *("first check", "second check", "branch 1 coder · big · reward 0.5 · kept", "branch 1.1 coder · big · reward"),
         *("branch 1 goes off here", "said in the outer branch", "said in the inner branch", "1 test passed"),
+        "Verifier output of build built well",
         *("coder make all execute · completed", "reviewer cat x read · failed", "agent working 61.00 s"),
     ):
         assert said in text, said

@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from benchflow.errors import AgentInstallError
+from benchflow.settle import finished
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -70,12 +71,7 @@ async def run(
 
 async def in_thread[**P, R](function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     """Like `asyncio.to_thread`, but a cancellation waits until the function is through, so it races with nothing."""
-    task = asyncio.ensure_future(asyncio.to_thread(function, *args, **kwargs))
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait([task])
-        raise
+    return await finished(asyncio.to_thread(function, *args, **kwargs))
 
 
 async def _lines(reader: asyncio.StreamReader) -> AsyncIterator[str]:

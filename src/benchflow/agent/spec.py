@@ -173,13 +173,12 @@ class Launch(Table):
 class Session(Table):
     """How a session is set up over ACP.
 
-    `model` says how the model is chosen: through the config option `model_option`, by session/set_model, or already
-    by `env`, `file` or `flag` before the start. `mode` is a session mode to switch to where the agent offers it;
+    `model` says how the model is chosen: through a config option, by session/set_model, or already by
+    `env`, `file` or `flag` before the start. `mode` is a session mode to switch to where the agent offers it;
     without it the agent's requests for permission are answered by our policy.
     """
 
     model: ModelChoice = "none"
-    model_option: str = "model"
     mode: str = ""
 
 

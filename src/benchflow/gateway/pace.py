@@ -38,7 +38,6 @@ class Pace:
     """The gate in front of one account."""
 
     def __init__(self) -> None:
-        self.throttled = 0
         self._window: float | None = None
         self._running = 0
         self._strikes = 0
@@ -72,7 +71,6 @@ class Pace:
         Requests that were sent before the last slowing down tell nothing new. Returns the seconds to wait.
         """
         now = asyncio.get_running_loop().time()
-        self.throttled += 1
         if began >= self._slowed_at:
             self._window = max(1.0, (self._running if self._window is None else min(self._running, self._window)) / 2)
             self._slowed_at = now

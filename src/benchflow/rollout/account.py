@@ -75,10 +75,6 @@ class Account:
     home: str
     beside: tuple[str, ...] = ()
 
-    @property
-    def is_root(self) -> bool:
-        return self.user is None
-
 
 async def make_account(
     sandbox: Sandbox, name: str | None, *, folders: Iterable[str] = (), timeout: float | None = None
@@ -89,21 +85,26 @@ async def make_account(
     """
     who = name or "root"
     workspace = sandbox.workdir if name else "/"
-    made = await sandbox.exec(
-        ["/bin/sh", "-c", _SCRIPT, "sh", who, workspace, *folders], user=0, cwd="/", timeout=timeout
-    )
-    if not made.ok:
-        reason = (
-            f"it took longer than {timeout:g} s" if made.timed_out else made.stderr.decode("utf-8", "replace").strip()
-        )
+    home = await set_up(sandbox, f"the user {who!r}", _SCRIPT, who, workspace, *folders, timeout=timeout)
+    return Account(name, home.strip())
+
+
+async def set_up(sandbox: Sandbox, what: str, script: str, *args: str, timeout: float | None = None) -> str:
+    """Run a shell script as root, by which `what` is set up, and return what it printed.
+
+    Raises SandboxError when it fails or takes longer than `timeout` seconds.
+    """
+    done = await sandbox.exec(["/bin/sh", "-c", script, "sh", *args], user=0, cwd="/", timeout=timeout)
+    if not done.ok:
+        said = done.stderr.decode("utf-8", "replace").strip()
         raise SandboxError(
-            f"the user {who!r} could not be set up: {reason}",
+            f"{what} could not be set up: {f'it took longer than {timeout:g} s' if done.timed_out else said}",
             backend=sandbox.backend,
             sandbox=sandbox.id,
             phase="user set-up",
-            hint="raise sandbox_setup_timeout" if made.timed_out else None,
+            hint="raise sandbox_setup_timeout" if done.timed_out else None,
         )
-    return Account(name, made.text.strip())
+    return done.text
 
 
 async def write_home(sandbox: Sandbox, account: Account, files: Mapping[str, str | bytes]) -> None:

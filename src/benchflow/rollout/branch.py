@@ -94,7 +94,6 @@ def branch_plan(plan: Plan, act: Act, start: Start) -> Plan:
         role=start.role,
         prompt=start.prompt,
         opens_session=True,
-        closes_scene=True,
         best_of=1,
     )
     return replace(plan, players=players, acts=(replace(act, turns=(turn,)),))

@@ -20,8 +20,7 @@ import shlex
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from benchflow.errors import SandboxError
-from benchflow.rollout.account import FIRST_UID, Account, make_account
+from benchflow.rollout.account import FIRST_UID, Account, make_account, set_up
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -37,6 +36,8 @@ UMASK = "002"
 
 NAME_LENGTH = 20
 """Characters of a role's name that go into its user's name."""
+
+_WHO = "the users of the roles"
 
 _HEAD = """
 set -eu
@@ -166,7 +167,7 @@ async def make_cast(
         return Cast({role.name: account for role in roles})
     names = user_names(base, (role.name for role in roles))
     script = _script(base, {names[role.name]: (role, folders.get(role.name, ())) for role in roles}, sandbox.workdir)
-    said = (await _as_root(sandbox, script, timeout=timeout)).split()
+    said = (await set_up(sandbox, _WHO, script, timeout=timeout)).split()
     shared, oracle, outbox, *ids = (int(word) for word in said)
     return Cast(
         accounts={role: Account(name, f"/home/{name}") for role, name in names.items()},
@@ -212,14 +213,14 @@ async def share_workspace(sandbox: Sandbox, cast: Cast) -> None:
     if cast.separate:
         owner = next((str(uid) for role, uid in cast.uids.items() if role not in cast.readers), "0")
         share = _share(owner, sandbox.workdir, readers=bool(cast.readers))
-        await _as_root(sandbox, f"set -eu\nshared={cast.shared_gid}\n{share}")
+        await set_up(sandbox, _WHO, f"set -eu\nshared={cast.shared_gid}\n{share}")
 
 
 async def lock(sandbox: Sandbox, paths: Sequence[str]) -> None:
     """Make what exists of `paths` unreadable for everyone but root. Raises SandboxError."""
     script = 'set -eu\nfor path in "$@"; do [ ! -e "$path" ] || { chown 0:0 "$path"; chmod go-rwx "$path"; }; done'
     if paths:
-        await _as_root(sandbox, script, *paths)
+        await set_up(sandbox, _WHO, script, *paths)
 
 
 async def make_room(sandbox: Sandbox, folder: str, gid: int) -> None:
@@ -232,23 +233,9 @@ mkdir -p "$1"
 chown "0:$2" "$1"
 chmod 0750 "$1"
 """
-    await _as_root(sandbox, script, folder, str(gid))
+    await set_up(sandbox, _WHO, script, folder, str(gid))
 
 
 async def remove(sandbox: Sandbox, *paths: str) -> None:
     """Remove what exists of these. Raises SandboxError."""
-    await _as_root(sandbox, 'rm -rf "$@"', *paths)
-
-
-async def _as_root(sandbox: Sandbox, script: str, *args: str, timeout: float | None = None) -> str:
-    done = await sandbox.exec(["/bin/sh", "-c", script, "sh", *args], user=0, cwd="/", timeout=timeout)
-    if not done.ok:
-        said = done.stderr.decode("utf-8", "replace").strip()
-        raise SandboxError(
-            f"the users of the roles could not be set up: {f'longer than {timeout:g} s' if done.timed_out else said}",
-            backend=sandbox.backend,
-            sandbox=sandbox.id,
-            phase="user set-up",
-            hint="raise sandbox_setup_timeout" if done.timed_out else None,
-        )
-    return done.text
+    await set_up(sandbox, _WHO, 'rm -rf "$@"', *paths)

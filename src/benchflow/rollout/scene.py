@@ -101,15 +101,14 @@ class Scene:
 class Step:
     """One prompt to one role, fully explicit. `opens_session` marks the first turn of a role in its scene.
 
-    `closes_round` and `closes_scene` mark the last turn of each, as far as can be told beforehand. `source` says where
-    the prompt comes from: the task's instruction or the scene. `until` is what ends the scene before its last round.
+    `closes_round` marks the last turn of a round. `source` says where the prompt comes from: the task's instruction or
+    the scene. `until` is what ends the scene before its last round.
     """
 
     scene: str
     role: Role
     prompt: str
     opens_session: bool
-    closes_scene: bool
     round: int = 1
     closes_round: bool = True
     source: Literal["instruction", "scene"] = "scene"
@@ -131,16 +130,14 @@ def _steps(scene: Scene, instruction: str) -> list[Step]:
     for number in range(1, scene.rounds + 1):
         for place, turn in enumerate(scene.turns, start=1):
             prompt = turn.prompt if number == 1 or turn.again is None else turn.again
-            last = place == len(scene.turns)
             steps.append(
                 Step(
                     scene.name,
                     roles[turn.role],
                     instruction if prompt is None else prompt,
                     opens_session=turn.role not in seen,
-                    closes_scene=last and number == scene.rounds,
                     round=number,
-                    closes_round=last,
+                    closes_round=place == len(scene.turns),
                     source="instruction" if prompt is None else "scene",
                     best_of=turn.best_of,
                     until=describe_stop(scene.stop_when),

@@ -44,12 +44,6 @@ def resolve_text(text: str, environ: Mapping[str, str], *, where: str) -> str:
     return _EMBEDDED.sub(lambda match: _look_up(match, environ) or "", text)
 
 
-def needed_variables(table: Mapping[str, str]) -> list[str]:
-    """The host variables without which `resolve_env` would fail."""
-    matches = (_WHOLE.fullmatch(value) for value in table.values())
-    return [match["name"] for match in matches if match and match["default"] is None]
-
-
 def references(text: str) -> list[tuple[str, str | None]]:
     """Every `${NAME}` inside a text as (name, default)."""
     return [(match["name"], match["default"]) for match in _EMBEDDED.finditer(text)]

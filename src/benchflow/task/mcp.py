@@ -62,11 +62,6 @@ class McpServer(Table):
         return headers
 
 
-def merge_servers(*lists: tuple[McpServer, ...]) -> tuple[McpServer, ...]:
-    """All servers, one for each name: the last one that has it, in the place of the first."""
-    return tuple({server.name: server for servers in lists for server in servers}.values())
-
-
 def _check_header(name: str, value: str) -> None:
     if not _HEADER_NAME.fullmatch(name):
         raise bad(f"{show(name)} is not a header name", "letters, digits and '-'", "rename it")

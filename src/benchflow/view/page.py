@@ -184,9 +184,10 @@ def _story(seen: Seen, listed: Sequence[Branch], name: str = "") -> Iterator[str
         yield made
     for fork in forks:
         yield _fork(fork, seen)
-    for step, output in seen.outputs:
+    for place, (step, output) in enumerate(seen.outputs):
         title = f"Verifier output{f' of {step}' if step else ''}"
-        yield f"<section class=verifier id={prefix}verifier><h2>{label(title)}</h2>{block(output)}</section>"
+        target = "" if place else f" id={prefix}verifier"
+        yield f"<section class=verifier{target}><h2>{label(title)}</h2>{block(output)}</section>"
 
 
 def _fork(branch: Branch, seen: Seen) -> str:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from benchflow.sandbox.base import Network
 from benchflow.sandbox.local import identity, network
-from benchflow.sandbox.local.channel import Channel, finish
+from benchflow.sandbox.local.channel import Channel
 from benchflow.sandbox.local.guest import wire
 from benchflow.sandbox.local.guest.root import hanging_in_root
 from benchflow.sandbox.local.output import CHUNK, Output
@@ -96,23 +96,6 @@ async def test_a_channel_waits_for_room() -> None:
     assert await other.receive() == (None, [])
     other.close()
     assert [*states, other.ended] == [False, True, True]
-
-
-async def test_finish_outlives_a_cancellation() -> None:
-    done = []
-
-    async def work() -> None:
-        await asyncio.sleep(0.05)
-        done.append(1)
-
-    task = asyncio.create_task(finish(work()))
-    await asyncio.sleep(0)
-    task.cancel()
-    await asyncio.sleep(0)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert done == [1]
 
 
 def test_records_and_whose_they_are(tmp_path: Path) -> None:

@@ -30,8 +30,8 @@ from benchflow.sandbox.docker.output import run
 from benchflow.sandbox.docker.passwd import owner_ids
 from benchflow.sandbox.docker.place import Init, Place
 from benchflow.sandbox.docker.relay import RelayListener, program
-from benchflow.sandbox.docker.settle import finished, finished_or_undone
 from benchflow.sandbox.local.guest.difference import differences, stage
+from benchflow.settle import finished, finished_or_undone
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -10,7 +10,7 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING
 
-from benchflow.sandbox.docker.settle import finished
+from benchflow.settle import finished
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

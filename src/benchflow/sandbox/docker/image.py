@@ -40,6 +40,9 @@ CONCURRENT_BUILDS = max(1, (os.cpu_count() or 2) // 2)
 TASK_IMAGES = "benchflow/task"
 FORK_IMAGES = "benchflow/fork"
 
+PAUSE_TRIES = 3
+"""How often a container is paused for a fork: older kernels give up on one that is busy making processes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Image:
@@ -125,13 +128,19 @@ class Images:
 
     async def snapshot(self, container: str, fork: str) -> None:
         """An image of the container's files as they are now; the container is paused meanwhile. Raises DockerError."""
-        await self._engine.docker.containers.container(container).commit(
-            repository=FORK_IMAGES,
-            tag=fork,
-            changes=[f"LABEL {labels.IMAGE}=fork", f"LABEL {labels.ID}={fork}"],
-            config={},
-            pause=True,
-        )
+        for left in reversed(range(PAUSE_TRIES)):
+            try:
+                await self._engine.docker.containers.container(container).commit(
+                    repository=FORK_IMAGES,
+                    tag=fork,
+                    changes=[f"LABEL {labels.IMAGE}=fork", f"LABEL {labels.ID}={fork}"],
+                    config={},
+                    pause=True,
+                )
+                return
+            except aiodocker.DockerError as error:
+                if not left or "pausing" not in str(error.message):
+                    raise
 
     async def remove_snapshot(self, fork: str) -> None:
         """Raises DockerError."""

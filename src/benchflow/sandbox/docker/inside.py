@@ -11,7 +11,7 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
-from benchflow.sandbox.docker.settle import finished
+from benchflow.settle import finished
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence

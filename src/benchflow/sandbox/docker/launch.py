@@ -12,7 +12,7 @@ from benchflow.sandbox.docker.engine import BACKEND
 from benchflow.sandbox.docker.output import glance
 from benchflow.sandbox.docker.place import Init
 from benchflow.sandbox.docker.process import Process
-from benchflow.sandbox.docker.settle import finished_or_undone
+from benchflow.settle import finished_or_undone
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

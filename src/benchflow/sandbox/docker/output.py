@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from benchflow.sandbox.base import ExecResult
-from benchflow.sandbox.docker.settle import finished
+from benchflow.settle import finished
 
 if TYPE_CHECKING:
     from benchflow.sandbox.docker.process import Process

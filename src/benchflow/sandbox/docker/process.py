@@ -18,7 +18,7 @@ from benchflow.sandbox.docker import wire
 from benchflow.sandbox.docker.engine import BACKEND
 from benchflow.sandbox.docker.inside import process_end
 from benchflow.sandbox.docker.outcome import Look, exit_code
-from benchflow.sandbox.docker.settle import finished
+from benchflow.settle import finished
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from benchflow.sandbox.docker.handlers import Handlers
-from benchflow.sandbox.docker.settle import finished
+from benchflow.settle import finished
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from benchflow.errors import SandboxError
 from benchflow.sandbox.base import OUTPUT_LIMIT, STOP_TIMEOUT
 from benchflow.sandbox.local import cgroups, commands, listener, stream
-from benchflow.sandbox.local.channel import finish
 from benchflow.sandbox.local.commands import Command, exec_request
 from benchflow.sandbox.local.life import Life
 from benchflow.sandbox.local.talk import Control
 from benchflow.sandbox.local.transfer import Transfer
+from benchflow.settle import finished
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -146,7 +146,7 @@ class Box:
         """Every process stands still within. For a caller that holds the gate."""
         try:
             if self._freezer is not None:
-                await finish(asyncio.to_thread(cgroups.freeze, self._freezer))
+                await finished(asyncio.to_thread(cgroups.freeze, self._freezer))
             else:
                 await self.control.bypass("freeze")
             yield
@@ -154,7 +154,7 @@ class Box:
             raise SandboxError(str(error), backend="local", sandbox=self.id, phase="fork") from error
         finally:
             if self._freezer is not None:
-                await finish(asyncio.to_thread(cgroups.thaw, self._freezer))
+                await finished(asyncio.to_thread(cgroups.thaw, self._freezer))
             else:
                 await self.control.bypass("thaw")
 
@@ -165,7 +165,7 @@ class Box:
         """
         if self._closing is None:
             self._closing = asyncio.create_task(self._close(), name=f"stop {self.id}")
-        await finish(self._closing)
+        await finished(self._closing)
 
     async def _close(self) -> None:
         try:

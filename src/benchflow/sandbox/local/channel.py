@@ -1,4 +1,4 @@
-"""The host's end of the sockets to processes behind the wall, for asyncio; and work that outlives a cancellation."""
+"""The host's end of the sockets to processes behind the wall, for asyncio."""
 
 from __future__ import annotations
 
@@ -9,24 +9,8 @@ from typing import TYPE_CHECKING
 from benchflow.sandbox.local.guest import wire
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping, Sequence
-    from typing import Any, Self
-
-
-async def finish[T](work: Coroutine[Any, Any, T] | asyncio.Task[T]) -> T:
-    """Await `work` to its end even when cancelled meanwhile; the cancellation is raised then, in its place."""
-    task = work if isinstance(work, asyncio.Task) else asyncio.ensure_future(work)
-    cancelled: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.wait({task})
-        except asyncio.CancelledError as error:
-            cancelled = error
-    if cancelled is not None:
-        if not task.cancelled():
-            task.exception()
-        raise cancelled
-    return task.result()
+    from collections.abc import Mapping, Sequence
+    from typing import Self
 
 
 async def readable(descriptor: int) -> None:

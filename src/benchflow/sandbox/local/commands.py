@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from benchflow.errors import SandboxError, SandboxGone
 from benchflow.sandbox.base import ExecResult
-from benchflow.sandbox.local.channel import finish
 from benchflow.sandbox.local.guest import wire
 from benchflow.sandbox.local.output import Collector, Feeder
+from benchflow.settle import finished
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -191,9 +191,9 @@ async def _await_end(command: Command, timeout: float | None) -> bool:
         async with asyncio.timeout(timeout):
             await command.wait()
     except TimeoutError:
-        await finish(command.kill())
+        await finished(command.kill())
         return True
     except asyncio.CancelledError:
-        await finish(command.kill())
+        await finished(command.kill())
         raise
     return False

@@ -22,12 +22,12 @@ from benchflow.sandbox.base import Change
 from benchflow.sandbox.local import network
 from benchflow.sandbox.local.box import Box
 from benchflow.sandbox.local.cgroups import PREFIX
-from benchflow.sandbox.local.channel import finish
 from benchflow.sandbox.local.helper import BACKEND, Helper
 from benchflow.sandbox.local.means import Means, Storage
 from benchflow.sandbox.local.spec import BoxSpec, new_id, slug
 from benchflow.sandbox.local.state import Process, Record, State, default_root, end, started
 from benchflow.sandbox.local.uppers import Stack, Upper
+from benchflow.settle import finished
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -89,7 +89,7 @@ class Engine:
         async with box.control.gate.hold():
             if box.ended:
                 raise box.control.gone("fork")
-            if not await finish(self._freeze(box)):
+            if not await finished(self._freeze(box)):
                 async with box.halted():
                     return await self._start(spec, self._branch(box), copy=box.stack.current)
         return await self._start(spec, self._branch(box))
@@ -139,7 +139,7 @@ class Engine:
             await box.erase(paths)
             await box.put(home, "/")
         finally:
-            await finish(self._remove(helper, [home]))
+            await finished(self._remove(helper, [home]))
 
     async def unpack(self, archive: Path, folder: Path) -> None:
         """Extract a tar (plain or compressed) into a folder, which then is a layer: modes, links, devices as far as
@@ -182,7 +182,7 @@ class Engine:
         async with self._starting:
             if self._helper is not None:
                 helper, self._helper = self._helper, None
-                await finish(helper.close())
+                await finished(helper.close())
 
     # -- inside ----------------------------------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from benchflow.locks import briefly, hold, is_locked, locked
-from benchflow.sandbox.local.channel import finish
+from benchflow.settle import finished
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
@@ -125,7 +125,7 @@ class LayerStore:
             work.rename(self._folder(key))
         finally:
             if work.exists():
-                await finish(self._remove(work))
+                await finished(self._remove(work))
 
     def _leftovers(self, key: str = "") -> list[Path]:
         """What makers that died left behind. Only its maker's lock makes `key`'s own safe to touch."""

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Self
 
 from benchflow.errors import SandboxError, SandboxGone
 from benchflow.sandbox.base import OUTPUT_LIMIT
-from benchflow.sandbox.local.channel import finish
 from benchflow.sandbox.local.helper import BACKEND
 from benchflow.sandbox.local.image import resolve_image
 from benchflow.sandbox.local.spec import BoxSpec, new_id
+from benchflow.settle import finished
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -130,13 +130,13 @@ class LocalSandbox:
     async def _give_up_start(self) -> None:
         if self._starting is not None:
             self._starting.cancel()
-            await finish(_settle(self._starting))
+            await finished(_settle(self._starting))
             if not self._starting.cancelled() and self._starting.exception() is None:
                 await self._starting.result().box.stop()
 
     async def stop(self) -> None:
         self._stopped = True
-        await finish(self._stop())
+        await finished(self._stop())
 
     async def _stop(self) -> None:
         if self._running is not None:

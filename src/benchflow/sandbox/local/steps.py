@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 
 from benchflow.errors import SandboxBuildError, SandboxError
 from benchflow.sandbox.base import Network
-from benchflow.sandbox.local.channel import finish
 from benchflow.sandbox.local.copying import placed
 from benchflow.sandbox.local.plan import CopyStep, RunStep
+from benchflow.settle import finished
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,7 +58,7 @@ async def carry_out(step: Step, where: str, spec: BoxSpec, *, engine: Engine, lo
             else:
                 await _workdir(step, box)
         finally:
-            await finish(box.stop())
+            await finished(box.stop())
     except SandboxBuildError:
         raise
     except (SandboxError, OSError) as error:

@@ -6,9 +6,9 @@ import asyncio
 import os
 from typing import TYPE_CHECKING, Self
 
-from benchflow.sandbox.local.channel import finish
 from benchflow.sandbox.local.commands import pipe_in, pipe_out
 from benchflow.sandbox.local.guest import wire
+from benchflow.settle import finished
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -148,7 +148,7 @@ class LocalStream:
     async def kill(self) -> None:
         self._stdin.drop()
         try:
-            await finish(self._command.kill())
+            await finished(self._command.kill())
         finally:
             self._stdout.close()
             self._stderr.close()

@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 from benchflow.errors import SandboxError, SandboxGone
-from benchflow.sandbox.local.channel import finish
 from benchflow.sandbox.local.guest import wire
+from benchflow.settle import finished
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
@@ -155,7 +155,7 @@ class Control:
             try:
                 yield talk
             finally:
-                await finish(talk.end())
+                await finished(talk.end())
         finally:
             self.gate.leave()
 
@@ -178,7 +178,7 @@ class Control:
         try:
             await talk.answer()
         finally:
-            await finish(talk.end())
+            await finished(talk.end())
 
     def close(self) -> None:
         self._channel.close()
