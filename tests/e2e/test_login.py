@@ -130,3 +130,30 @@ async def test_a_login_of_codex_stays_outside(tmp_path: Path, monkeypatch: pytes
     check_held_outside(result)
     assert all(headers["authorization"].endswith(TOKEN) for headers in seen)
     assert {headers["chatgpt-account-id"] for headers in seen} == {"acct-1"}
+
+
+@pytest.mark.needs("local")
+async def test_a_key_that_is_given_to_the_agent_stays_outside_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = "sk-given-to-the-agent-4711"
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    async with ModelServer([Run("env; cat /proc/*/environ"), Say("Looked.")]) as server:
+        config = RolloutConfig(
+            task_path=TASK,
+            scenes=[Scene.single("goose", "openai/gpt-5.5")],
+            environment="local",
+            jobs_dir=tmp_path,
+            agent_env={"OPENAI_API_KEY": key, "OPENAI_BASE_URL": f"{server.url}/v1", "HARMLESS": "yes"},
+        )
+        result = await bf.run(config)
+        asked = server.turns
+    assert result.error is None, result.error
+    assert "HARMLESS=yes" in asked[-1].text
+    assert key not in asked[-1].text
+    assert key in str(asked[-1].headers)
+    assert files_with(key, tmp_path) == []
+
+
+def files_with(text: str, folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file() and text.encode() in path.read_bytes()]

@@ -160,8 +160,12 @@ class Dashboard:
         self._live.__exit__(kind, error, trace)
 
     def watch(self, work: Work, measurement: Measurement) -> Observer:
+        idle = not self._running
         self._running[work.key] = watcher = Watcher(work, measurement)
         self._lost.discard(work.key)
+        if idle:
+            # Short work could be over before the next drawing.
+            self._live.refresh()
         return watcher
 
     def job_event(self, event: JobEvent) -> None:

@@ -45,7 +45,7 @@ class Gate:
         """Whether the rollout may start beside those that run; if so it is counted. One that is alone always may."""
         if running and self._crowded(work, running):
             return False
-        return self._host.admit(work.memory_mb, alone=not running)
+        return self._host.admit(work, running)
 
     def _crowded(self, work: Work, running: Collection[Work]) -> bool:
         if self._gateway is None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,9 +17,10 @@ from typing import TYPE_CHECKING
 from benchflow.job.retry import DISK_FLOOR_MB, disk_full
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from benchflow.job.retry import Halt
+    from benchflow.job.scheduler import Work
 
 RESERVE_MB = 512
 """Memory that is left to everything else on the machine."""
@@ -73,7 +73,7 @@ class Admission:
         self._look = look
         self._clock = clock
         self._ceiling = ceiling
-        self._recent: deque[tuple[float, int]] = deque()
+        self._recent: dict[Work, float] = {}
 
     @property
     def disk_mb(self) -> int:
@@ -84,13 +84,16 @@ class Admission:
         free = self.disk_mb
         return disk_full(free) if free < DISK_FLOOR_MB else self._ceiling()
 
-    def admit(self, need_mb: int | None, *, alone: bool) -> bool:
-        """Whether a rollout may start now; if so it is counted. One that is alone always may."""
-        while self._recent and self._recent[0][0] <= self._clock() - SETTLE_SECONDS:
-            self._recent.popleft()
-        if not alone and not fits(self._look(), need_mb, sum(mb for _, mb in self._recent)):
+    def admit(self, work: Work, running: Collection[Work]) -> bool:
+        """Whether a rollout may start beside those that run; if so it is counted. One that is alone always may.
+
+        One that has ended needs nothing any more, however short its life was: what it had is free again by now.
+        """
+        since, here = self._clock() - SETTLE_SECONDS, set(running)
+        self._recent = {one: begun for one, begun in self._recent.items() if begun > since and one in here}
+        if running and not fits(self._look(), work.memory_mb, sum(one.memory_mb or USUAL_MB for one in self._recent)):
             return False
-        self._recent.append((self._clock(), need_mb or USUAL_MB))
+        self._recent[work] = self._clock()
         return True
 
 

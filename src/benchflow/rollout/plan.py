@@ -7,7 +7,7 @@ starts nothing.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -113,7 +113,7 @@ async def make_plan(config: RolloutConfig, *, cast: Casting | None = None) -> Pl
     players = {
         role: player
         for role in _acting(acts, config)
-        if (player := attempt(lambda role=role: cast(role, dotenv)))  # type: ignore[misc]
+        if (player := attempt(lambda role=role: _played(role, config, cast, dotenv)))  # type: ignore[misc]
     }
     if any(role.oracle_access or player.spec.name == "oracle" for role, player in players.items()):
         attempt(lambda: check_solution(task))
@@ -153,6 +153,12 @@ def _acting(acts: tuple[Act, ...], config: RolloutConfig) -> list[Role]:
 
 def _prompt(prefix: str | None, instruction: str) -> str:
     return f"{prefix}\n\n{instruction}" if prefix else instruction
+
+
+def _played(role: Role, config: RolloutConfig, cast: Casting, dotenv: Mapping[str, str]) -> Player:
+    """The role's player; variables that the config gives to agents may hold its key."""
+    known = replace(role, env={**config.agent_env, **role.env})
+    return replace(cast(known, dotenv), role=role)
 
 
 def cast_role(role: Role, dotenv: Mapping[str, str]) -> Player:

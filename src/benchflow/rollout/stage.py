@@ -101,9 +101,8 @@ class Stage:
         await write_home(around.sandbox, account, files)
         await around.skills.link(around.sandbox, player, account)
         path = ":".join([around.sandbox.env.get("PATH", "/usr/local/bin:/usr/bin:/bin"), *bundle.path_dirs])
-        env = {
-            **plan.env, "PATH": path, "HOME": account.home, **around.cast.env, **(around.env or {}), **player.role.env,
-        }  # fmt: skip
+        given = _harmless({**(around.env or {}), **player.role.env}, player)
+        env = {**plan.env, "PATH": path, "HOME": account.home, **around.cast.env, **given}
         for command in plan.before:
             await self._serve(account, command, plan.port, env)
 
@@ -167,6 +166,15 @@ class Stage:
             said = await self._around.sandbox.exec(["tail", "-c", "2000", log], user=0, cwd="/")
             message = f"{command[0]} does not listen on port {port} after {SERVICE_TIMEOUT:g} s"
             raise AgentTimeout(message, stderr=said.text) from None
+
+
+def _harmless(given: Mapping[str, str], player: Player) -> dict[str, str]:
+    """Variables as they were given, without those that would lead past the gateway or bring the key that it holds."""
+    if not player.through_gateway:
+        return dict(given)
+    found = player.credentials
+    reserved = {*player.spec.endpoint.env, *found.env}
+    return {name: value for name, value in given.items() if name not in reserved and value not in found.secrets}
 
 
 class Leader:
