@@ -134,3 +134,20 @@ def test_every_id_is_created_exactly_once(sent: list[tuple[str, str]]) -> None:
     created = [one["tool_call_id"] for one in events if one["type"] == "tool_call"]
     assert created == list(dict.fromkeys(call for _, call in sent))
     assert [call.id for call in tool_calls(events)] == created
+
+
+def test_roles_and_sessions_may_use_the_same_ids() -> None:
+    def call(kind: str, actor: str, status: str, output: str | None = None) -> dict[str, object]:
+        return {"type": kind, "actor": actor, "tool_call_id": "1", "status": status, "output": output}
+
+    found = tool_calls(
+        [
+            call("tool_call", "coder", "pending"),
+            call("tool_call", "reviewer", "pending"),
+            call("tool_call_update", "coder", "completed", "a"),
+            call("tool_call_update", "reviewer", "failed", "b"),
+            call("tool_call", "coder", "pending"),
+            call("tool_call_update", "coder", "completed", "c"),
+        ]
+    )
+    assert [one.output for one in found] == ["a", "b", "c"]

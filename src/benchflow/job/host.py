@@ -31,6 +31,9 @@ USUAL_MB = 256
 SETTLE_SECONDS = 20.0
 """After so long a rollout has taken the memory it needs, and is counted by what is free."""
 
+FRESH_SECONDS = 0.1
+"""For so long what was seen of the host is taken to be true."""
+
 LOAD_PER_CORE = 64.0
 """Processes that wait for each processor, on average over a minute, from which nothing more is started."""
 
@@ -74,10 +77,11 @@ class Admission:
         self._clock = clock
         self._ceiling = ceiling
         self._recent: dict[Work, float] = {}
+        self._seen: tuple[float, Host] | None = None
 
     @property
     def disk_mb(self) -> int:
-        return self._look().disk_mb
+        return self._host().disk_mb
 
     def problem(self) -> Halt | None:
         """Why nothing more can be started at all."""
@@ -91,10 +95,16 @@ class Admission:
         """
         since, here = self._clock() - SETTLE_SECONDS, set(running)
         self._recent = {one: begun for one, begun in self._recent.items() if begun > since and one in here}
-        if running and not fits(self._look(), work.memory_mb, sum(one.memory_mb or USUAL_MB for one in self._recent)):
+        if running and not fits(self._host(), work.memory_mb, sum(one.memory_mb or USUAL_MB for one in self._recent)):
             return False
         self._recent[work] = self._clock()
         return True
+
+    def _host(self) -> Host:
+        now = self._clock()
+        if self._seen is None or now - self._seen[0] >= FRESH_SECONDS:
+            self._seen = now, self._look()
+        return self._seen[1]
 
 
 def _machine_memory() -> int | None:

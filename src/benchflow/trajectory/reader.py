@@ -80,15 +80,26 @@ class ToolCall:
     locations: list[object] = field(default_factory=list)
 
 
+_ENDED = ("completed", "failed")
+
+
 def tool_calls(events: Iterable[Event]) -> list[ToolCall]:
-    """The tool calls among `events`, in the order of their first sight. Fields of a wrong type are left out."""
-    calls: dict[str, ToolCall] = {}
+    """The tool calls among `events`, in the order of their first sight. Fields of a wrong type are left out.
+
+    Agents count their calls anew in each session: a call is told by its role and its id, until it has ended.
+    """
+    calls: list[ToolCall] = []
+    open_calls: dict[tuple[object, str], ToolCall] = {}
     for one in events:
         call_id = one.get("tool_call_id")
         if one["type"] not in ("tool_call", "tool_call_update") or not isinstance(call_id, str):
             continue
         time = str(one.get("ts", ""))
-        call = calls.setdefault(call_id, ToolCall(id=call_id, started=time, ended=time))
+        key = (one.get("actor"), call_id)
+        if key not in open_calls or (one["type"] == "tool_call" and open_calls[key].status in _ENDED):
+            open_calls[key] = ToolCall(id=call_id, started=time, ended=time)
+            calls.append(open_calls[key])
+        call = open_calls[key]
         call.ended = time
         for name in ("title", "kind", "status"):
             if isinstance(value := one.get(name), str):
@@ -101,7 +112,7 @@ def tool_calls(events: Iterable[Event]) -> list[ToolCall]:
         shown = _terminal_text(one.get("meta"))
         if shown and (call.output is None or isinstance(call.output, str)):
             call.output = (call.output or "") + shown
-    return list(calls.values())
+    return calls
 
 
 def _terminal_text(meta: object) -> str:

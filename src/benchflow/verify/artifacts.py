@@ -5,7 +5,7 @@ Collecting never fails a rollout: what cannot be had is written down in the mani
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from pathlib import PurePosixPath
 from shutil import rmtree
@@ -65,7 +65,7 @@ async def _collect_one(sandbox: Sandbox, entry: Artifact, folder: Path, claimed:
     source = entry.source if entry.source.startswith("/") else f"{sandbox.workdir.rstrip('/')}/{entry.source}"
     row = Collected(entry.source, str(place), "file", "failed", entry.service, entry.exclude or None)
     if any(place.is_relative_to(other) or other.is_relative_to(place) for other in claimed):
-        return _with(row, status="skipped")
+        return replace(row, status="skipped")
     target = folder / place
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -73,15 +73,11 @@ async def _collect_one(sandbox: Sandbox, entry: Artifact, folder: Path, claimed:
     except SandboxGone:
         raise
     except (FileNotFoundError, SandboxError):
-        return _with(row, status="empty" if entry.source == PUBLISHED else "failed")
+        return replace(row, status="empty" if entry.source == PUBLISHED else "failed")
     if target.is_dir():
         _leave_out(target, entry.exclude)
-        return _with(row, type="directory", status="ok" if any(target.iterdir()) else "empty")
-    return _with(row, status="ok")
-
-
-def _with(row: Collected, **changes: str) -> Collected:
-    return Collected(**{**asdict(row), **changes})
+        return replace(row, type="directory", status="ok" if any(target.iterdir()) else "empty")
+    return replace(row, status="ok")
 
 
 def _leave_out(folder: Path, patterns: Sequence[str]) -> None:

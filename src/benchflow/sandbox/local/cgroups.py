@@ -121,7 +121,7 @@ class Cgroups:
             values = limit_files(limit, limits, unified=parent == self._unified)
             if values:
                 settings.setdefault(parent, {}).update(values)
-        return [{"path": str(parent / f"{PREFIX}{name}"), "settings": values} for parent, values in settings.items()]
+        return [{"path": f"{parent}/{PREFIX}{name}", "settings": values} for parent, values in settings.items()]
 
 
 def limit_files(limit: Limit, limits: Limits, *, unified: bool) -> dict[str, str]:

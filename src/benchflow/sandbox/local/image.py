@@ -149,9 +149,8 @@ class Images:
 
     async def _build(self, context: BuildContext, stand_in: str, progress: _Progress) -> Base:
         where = context.path / context.dockerfile
-        text = await asyncio.to_thread(read_inside, context.path, context.dockerfile)
+        text, files = await asyncio.to_thread(_look_at, context)
         dockerfile = parse(text.decode("utf-8", "replace"), str(where))
-        files = await asyncio.to_thread(context_files, context.path, context.dockerfile)
         complication = needs_builder(dockerfile, files)
         if complication is None:
             base = await self._bases.named(base_name(dockerfile), stand_in, progress.log)
@@ -188,6 +187,11 @@ class Images:
 
         layer = await self._store.ensure(key, make, on_wait=waiting(progress.log))
         return layer.path
+
+
+def _look_at(context: BuildContext) -> tuple[bytes, list[ContextFile]]:
+    """The build file and the listing of a build context."""
+    return read_inside(context.path, context.dockerfile), context_files(context.path, context.dockerfile)
 
 
 _images: dict[Engine, Images] = {}
