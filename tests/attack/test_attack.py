@@ -10,7 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.attack.tasks import FILES, SOLVE, write_task
+from tests.attack.tasks import SOLVE, write_task
 
 from benchflow.sandbox.registry import backends_in_use
 from benchflow.testing.attack import Cheat, attack, catalogue
@@ -33,33 +33,62 @@ def test_there_are_enough_and_each_is_described() -> None:
     assert all(len(cheat.what) > 20 for cheat in cheats)
 
 
-@pytest.mark.parametrize("user", ["agent", "root"])
-@pytest.mark.parametrize("kind", FILES)
-@pytest.mark.parametrize(
-    "backend",
-    [
-        pytest.param("local", marks=pytest.mark.needs("local")),
-        pytest.param("docker", marks=pytest.mark.needs("docker")),
-    ],
-)
-async def test_no_cheat_is_paid(
-    backend: str, kind: str, user: str, tmp_path: Path, record_property: Callable[[str, object], None]
-) -> None:
-    task = write_task(kind, tmp_path)
-    cheats = [NOTHING, SOLVED, *(cheat for cheat in catalogue() if user == "root" or not cheat.needs_root)]
-    places = asyncio.Semaphore(AT_ONCE)
+class Attacks:
+    """The whole catalogue on one kind of verifier in one kind of sandbox, by the sandbox user and by root."""
 
-    async def one(cheat: Cheat) -> Outcome:
-        async with places:
-            return await attack(cheat, task, backend=backend, user=None if user == "root" else user)
+    kind: str
+    backend: str
 
-    async with backends_in_use():
-        found = await asyncio.gather(*(one(cheat) for cheat in cheats))
-    record_property("attack", {"column": f"{kind} {backend} {user}", "rows": {o.cheat.name: o.word for o in found}})
-    nothing, solved, *others = found
-    assert nothing.rewards is not None, nothing
-    assert not nothing.paid
-    assert solved.paid, solved
-    assert [outcome for outcome in others if outcome.paid] == []
-    if user != "root":
-        assert [outcome for outcome in others if outcome.word.startswith("1")] == []
+    @pytest.mark.parametrize("user", ["agent", "root"])
+    async def test_no_cheat_is_paid(
+        self, user: str, tmp_path: Path, record_property: Callable[[str, object], None]
+    ) -> None:
+        task = write_task(self.kind, tmp_path)
+        cheats = [NOTHING, SOLVED, *(cheat for cheat in catalogue() if user == "root" or not cheat.needs_root)]
+        places = asyncio.Semaphore(AT_ONCE)
+
+        async def one(cheat: Cheat) -> Outcome:
+            async with places:
+                return await attack(cheat, task, backend=self.backend, user=None if user == "root" else user)
+
+        async with backends_in_use():
+            found = await asyncio.gather(*(one(cheat) for cheat in cheats))
+        words = {outcome.cheat.name: outcome.word for outcome in found}
+        record_property("attack", {"column": f"{self.kind} {self.backend} {user}", "rows": words})
+        nothing, solved, *others = found
+        assert nothing.rewards is not None, nothing
+        assert not nothing.paid
+        assert solved.paid, solved
+        assert [outcome for outcome in others if outcome.paid] == []
+        if user != "root":
+            assert [outcome for outcome in others if outcome.word.startswith("1")] == []
+
+
+@pytest.mark.needs("local")
+class TestPytestOnLocal(Attacks):
+    kind, backend = "pytest", "local"
+
+
+@pytest.mark.needs("local")
+class TestShellOnLocal(Attacks):
+    kind, backend = "shell", "local"
+
+
+@pytest.mark.needs("local")
+class TestJsonOnLocal(Attacks):
+    kind, backend = "json", "local"
+
+
+@pytest.mark.needs("docker")
+class TestPytestOnDocker(Attacks):
+    kind, backend = "pytest", "docker"
+
+
+@pytest.mark.needs("docker")
+class TestShellOnDocker(Attacks):
+    kind, backend = "shell", "docker"
+
+
+@pytest.mark.needs("docker")
+class TestJsonOnDocker(Attacks):
+    kind, backend = "json", "docker"
