@@ -16,6 +16,7 @@ from benchflow.sandbox.local.guest import wire
 from benchflow.sandbox.local.guest.files import copy_data
 from benchflow.sandbox.local.guest.messages import HANDED_OVER
 from benchflow.sandbox.local.guest.work import SMALL_FILES
+from benchflow.sandbox.local.transfer import copy_few
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -59,6 +60,35 @@ async def test_sizes_on_both_sides_of_small(engine: Engine, spec: Callable[..., 
     with pytest.raises(SandboxError, match="longer than 9 bytes"):
         await box.read("/sized/file", limit=9)
     await box.stop()
+
+
+@pytest.mark.parametrize("more", ["true", "mkdir /few/sub", "ln -s a /few/link", "ln /few/a /few/again"])
+async def test_a_folder_of_few_files_comes_out_like_any_other(
+    engine: Engine, spec: Callable[..., BoxSpec], tmp_path: Path, more: str
+) -> None:
+    """Plain files the host copies itself; with anything else among them the box does, and nobody can tell."""
+    box = await engine.start_box(spec())
+    make = "mkdir /few && cd /few && echo 1 > a && echo 2 > .b && chmod 0640 a && chmod 4711 .b && touch -d @1000000 a"
+    assert (await box.exec(f"{make} && {more}")).ok
+    there = tmp_path / "few"
+    await box.get("/few", there)
+    assert {"a": (there / "a").read_text(), ".b": (there / ".b").read_text()} == {"a": "1\n", ".b": "2\n"}
+    assert [oct((there / name).stat().st_mode & 0o7777) for name in ("a", ".b")] == ["0o640", "0o711"]
+    assert (there / "a").stat().st_mtime == 1000000
+    assert (there / "again").exists() == ("again" in more)
+    await box.get("/few", there)
+    await box.exec("rm -r /few; mkdir /few")
+    await box.get("/few", tmp_path / "none" / "at" / "all")
+    assert list((tmp_path / "none" / "at" / "all").iterdir()) == []
+    await box.stop()
+
+
+def test_no_name_of_a_file_leads_out(tmp_path: Path) -> None:
+    """The list comes from inside a box."""
+    for name in ("../out", "/out", "..", "", "a\0b"):
+        with pytest.raises(SandboxError, match="no name of a file"):
+            copy_few([(name, 0o600, 0)], [os.open(os.devnull, os.O_RDONLY)], tmp_path / "in")
+    assert [path.name for path in tmp_path.rglob("*")] == ["in"]
 
 
 async def test_what_goes_wrong_is_said_and_the_box_lives(engine: Engine, spec: Callable[..., BoxSpec]) -> None:

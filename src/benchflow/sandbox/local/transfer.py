@@ -71,7 +71,7 @@ class Transfer:
                     with _new_file(target, answer["mode"]) as handle:
                         copy_data(source, handle, at_most=HANDED_OVER)
             elif answer["kind"] == "few":
-                _copy_few(answer["files"], descriptors, target)
+                copy_few(answer["files"], descriptors, target)
             elif answer["kind"] == "tree":
                 _make_folder(target)
                 with _closing(await self._tree(target, writable=True)) as handle:
@@ -114,7 +114,7 @@ def _is_new(target: Path) -> bool:
         return False
 
 
-def _copy_few(rows: Sequence[tuple[str, int, int]], sources: Sequence[int], target: Path) -> None:
+def copy_few(rows: Sequence[tuple[str, int, int]], sources: Sequence[int], target: Path) -> None:
     """A new folder with these files. The names come from the box: none of them may lead anywhere else."""
     try:
         _make_folder(target)

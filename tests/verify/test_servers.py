@@ -1,0 +1,37 @@
+"""Who of an agent's is still there: nobody, somebody, a server. Seen from inside, as root and as the agent."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchflow.rollout.account import make_account
+from benchflow.sandbox.base import ImageRef, Network, SandboxSpec
+from benchflow.sandbox.registry import close_backends, get_backend
+from benchflow.verify.servers import Alive, still_alive
+
+LISTEN = "use Socket; socket(S,AF_INET,SOCK_STREAM,0); bind(S,pack_sockaddr_in(8000,INADDR_ANY)); listen(S,1);"
+
+
+@pytest.mark.parametrize("user", [None, "agent"])
+@pytest.mark.parametrize(
+    "backend",
+    [
+        pytest.param("local", marks=pytest.mark.needs("local")),
+        pytest.param("docker", marks=pytest.mark.needs("docker")),
+    ],
+)
+async def test_who_is_still_there(backend: str, user: str | None) -> None:
+    spec = SandboxSpec(image=ImageRef("debian:bookworm-slim"), network=Network("no-network"))
+    try:
+        async with get_backend(backend).create(spec) as sandbox:
+            await make_account(sandbox, user)
+            assert await still_alive(sandbox, user=user) == Alive(), "nothing of the engine's is taken for the agent's"
+            started = await sandbox.exec("tail -f /dev/null > /dev/null 2>&1 & echo $!", user=user)
+            assert await still_alive(sandbox, user=user) == Alive((), ((int(started.text), "tail"),))
+            server = await sandbox.exec(
+                ["perl", "-e", f"{LISTEN} if ($pid = fork) {{ print $pid; exit }} sleep 1000"], user=user
+            )
+            alive = await still_alive(sandbox, user=user)
+            assert (alive.servers, len(alive.others)) == ((int(server.text),), 1)
+    finally:
+        await close_backends()
