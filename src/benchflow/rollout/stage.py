@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Self
 from benchflow.acp.connect import connect_with_retry
 from benchflow.acp.session import SessionOptions
 from benchflow.agent.launch import SERVICE_PORT, LaunchPlan, plan_launch
+from benchflow.agent.spec import placeholders
 from benchflow.errors import AgentTimeout, SandboxError
 from benchflow.rollout.account import write_home
 from benchflow.rollout.cast import workplace
@@ -168,12 +169,17 @@ class Stage:
             raise AgentTimeout(message, stderr=said.text) from None
 
 
+_WAY = {"base_url", "base_origin", "base_path", "api_key"}
+"""What an agent finds its model by."""
+
+
 def _harmless(given: Mapping[str, str], player: Player) -> dict[str, str]:
     """Variables as they were given, without those that would lead past the gateway or bring the key that it holds."""
     if not player.through_gateway:
         return dict(given)
     found = player.credentials
-    reserved = {*player.spec.endpoint.env, *found.env}
+    led = {name for name, text in player.spec.endpoint.env.items() if _WAY.intersection(placeholders(text))}
+    reserved = {*led, *found.env}
     return {name: value for name, value in given.items() if name not in reserved and value not in found.secrets}
 
 
