@@ -4,7 +4,7 @@
     python benchmarks/job.py local [--n 1000]      nop rollouts on the local sandbox: what the job itself costs
     python benchmarks/job.py docker [--n 32]       oracle rollouts in Docker against a bare script of the same calls
     python benchmarks/job.py wide [--n 64]         that many oracle rollouts in Docker, all at the same time
-    python benchmarks/job.py pace [--n 32]         oracle rollouts on local against the same in Docker
+    python benchmarks/job.py pace [--n 32]         oracle rollouts on local against the same in Docker, by network
 
 `store` reads each thing in a process of its own and compares it with a bare loop that opens and parses the same files.
 It counts processor time, which a busy machine does not change, from the first instruction: importing is part of it.
@@ -19,6 +19,7 @@ import argparse
 import asyncio
 import io
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -168,7 +169,13 @@ def busy() -> tuple[float, float]:
 
 
 async def run_job(
-    agent: str, backend: str, count: int, folder: Path, watch: Memory | None = None, concurrency: int = 0
+    agent: str,
+    backend: str,
+    count: int,
+    folder: Path,
+    watch: Memory | None = None,
+    concurrency: int = 0,
+    task: Path = TASK,
 ) -> float:
     """Seconds that a job of `count` rollouts took. Fails unless every one of them was scored without an error."""
     from benchflow import Job, JobConfig
@@ -176,7 +183,7 @@ async def run_job(
 
     wide = concurrency or CONCURRENCY[backend]
     config = JobConfig(agent=agent, environment=backend, attempts=count, concurrency=wide)
-    job = Job(TASK, folder / f"jobs-{backend}", config, observer=watch)
+    job = Job(task, folder / f"jobs-{backend}", config, observer=watch)
     await job.plan()
     began = time.perf_counter()
     try:
@@ -301,13 +308,18 @@ def wide(count: int, folder: Path) -> None:
 
 
 def pace(count: int, folder: Path) -> None:
-    rates = {}
-    for backend, number in (("docker", count), ("local", count * 4)):
-        asyncio.run(run_job("oracle", backend, 1, folder))
-        rates[backend] = number / asyncio.run(run_job("oracle", backend, number, folder))
-    ratio = rates["local"] / rates["docker"]
-    print(f"docker {rates['docker']:6.1f} /s, local {rates['local']:6.1f} /s  {ratio:5.1f} x")
-    mark("local at least 10 times the Docker rate", ratio >= 10)
+    alone = folder / TASK.name
+    shutil.copytree(TASK, alone)
+    with (alone / "task.toml").open("a") as file:
+        file.write('network_mode = "no-network"\n')
+    for network, task in (("no network", alone), ("a public network", TASK)):
+        rates = {}
+        for backend, number in (("docker", count), ("local", count * 4)):
+            asyncio.run(run_job("oracle", backend, 1, folder, task=task))
+            rates[backend] = number / asyncio.run(run_job("oracle", backend, number, folder, task=task))
+        ratio = rates["local"] / rates["docker"]
+        print(f"{network:16}  docker {rates['docker']:6.1f} /s, local {rates['local']:6.1f} /s  {ratio:5.1f} x")
+        mark(f"local at least 10 times the Docker rate, with {network}", ratio >= 10)
 
 
 def main() -> None:
