@@ -35,3 +35,17 @@ async def test_who_is_still_there(backend: str, user: str | None) -> None:
             assert (alive.servers, len(alive.others)) == ((int(server.text),), 1)
     finally:
         await close_backends()
+
+
+@pytest.mark.needs("local")
+async def test_a_name_of_ours_hides_nobody() -> None:
+    spec = SandboxSpec(image=ImageRef("debian:bookworm-slim"), network=Network("no-network"))
+    disguised = "cp /bin/sleep /tmp/tini; /tmp/tini 1000 > /dev/null 2>&1 & echo $!"
+    try:
+        async with get_backend("local").create(spec) as sandbox:
+            await make_account(sandbox, "agent")
+            started = await sandbox.exec(disguised, user="agent")
+            alive = await still_alive(sandbox, user="agent")
+            assert [pid for pid, _ in alive.others] == [int(started.text)]
+    finally:
+        await close_backends()

@@ -13,13 +13,16 @@ if TYPE_CHECKING:
 
 _LISTEN = "0A"
 # Most often nobody is there, and then it starts no process of its own. Of processes that are not the user's own, the
-# kernel would tell it nothing.
+# kernel would tell it nothing. What keeps a sandbox alive is root's, so only there does a name excuse a process.
 _PROBE = """
 found=
 for process in /proc/[0-9]*; do
   [ -O "$process" ] && [ "$process" != "/proc/$$" ] && [ "$process" != /proc/1 ] || continue
   name=; read -r name < "$process/comm"
-  case $name in docker-init|podman-init|tini|catatonit|benchflow|"keeper "*) ;; *) found="$found $process" ;; esac
+  case "$1 $name" in
+    "root docker-init"|"root podman-init"|"root tini"|"root catatonit"|"root benchflow"|"root keeper "*) ;;
+    *) found="$found $process" ;;
+  esac
 done
 [ -n "$found" ] || exit 0
 cat /proc/net/tcp /proc/net/tcp6 2>/dev/null
@@ -53,9 +56,11 @@ async def still_alive(sandbox: Sandbox, *, user: str | int | None = None) -> Ali
     extra capability.
     """
     env = {"PATH": ":".join(SYSTEM_PATH)}
-    seen = await sandbox.exec(["/bin/sh", "-c", _PROBE], user=user, env=env, cwd="/", timeout=PROBE_TIMEOUT)
+    root = user in (None, "root", 0)
+    argv = ["/bin/sh", "-c", _PROBE, "sh", "root" if root else "user"]
+    seen = await sandbox.exec(argv, user=user, env=env, cwd="/", timeout=PROBE_TIMEOUT)
     servers = tuple(parse_listeners(seen.text))
-    ours = _KEEPERS if user in (None, "root", 0) else frozenset()
+    ours = _KEEPERS if root else frozenset()
     others = [(pid, name) for pid, name in parse_names(seen.text) if pid not in servers and name not in ours]
     return Alive(servers, tuple(others))
 
