@@ -17,7 +17,8 @@ _LISTEN = "0A"
 _PROBE = """
 found=
 for process in /proc/[0-9]*; do
-  [ -O "$process" ] && [ "$process" != "/proc/$$" ] && [ "$process" != /proc/1 ] || continue
+  case ${process#/proc/} in 1|$$|$PPID) continue ;; esac
+  [ -O "$process" ] || continue
   name=; read -r name < "$process/comm"
   case "$1 $name" in
     "root docker-init"|"root podman-init"|"root tini"|"root catatonit"|"root benchflow"|"root keeper "*) ;;
