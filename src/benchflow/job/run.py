@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import time
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from benchflow.agent.bundle import ensure_bundle
 from benchflow.errors import SandboxError
-from benchflow.gateway.budget import Limits
-from benchflow.gateway.litellm_bridge.translator import LiteLLMTranslator
-from benchflow.gateway.server import Gateway
 from benchflow.job.gate import Gate
 from benchflow.job.host import Admission, look
 from benchflow.job.house import Disk, FinishedImages
@@ -30,13 +28,15 @@ from benchflow.job.summary import (
     task_seconds,
     write_summary,
 )
-from benchflow.rollout.wire import account_for
+from benchflow.rollout.plan import account_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from benchflow.gateway.account import Account
+    from benchflow.gateway.budget import Usage
+    from benchflow.gateway.server import Gateway
     from benchflow.job.events import EventLog, JobObserver
     from benchflow.job.lock import Key
     from benchflow.job.row import Row
@@ -64,11 +64,8 @@ class Run:
         self._rows: dict[Key, Row] = settle(before)
         self._disk = Disk(job_dir.parent, plan.config.max_disk_mb)
         self._admission = Admission(lambda: look(job_dir), ceiling=self._disk.problem)
-        self._gateway = Gateway(
-            limits=Limits(plan.config.max_job_cost, plan.config.max_job_tokens),
-            spent=spent_before(before),
-            translator=LiteLLMTranslator(),
-        )
+        self._spent = spent_before(before)
+        self._gateway = _make_gateway(plan, self._spent)
         self._accounts: dict[str, list[Account]] = {}
         left = [plan.measurements[work.key[0]] for work in work_of(plan, self._rows)]
         self._images = FinishedImages(left) if plan.config.remove_images else None
@@ -91,7 +88,7 @@ class Run:
         try:
             if left:
                 await self._prepare()
-                async with self._gateway:
+                async with self._gateway or nullcontext():
                     await self._schedule()
             state = self._state()
         finally:
@@ -133,8 +130,13 @@ class Run:
     async def _schedule(self) -> None:
         """Run what is left; when the gateway finds out that it must end, that is said at once."""
 
+        if self._gateway is None:
+            await self._scheduler.run()
+            return
+        alarm = self._gateway.alarm
+
         async def listen() -> None:
-            await self._gateway.alarm.wait()
+            await alarm.wait()
             self._scheduler.look()
 
         listening = asyncio.create_task(listen())
@@ -240,8 +242,21 @@ class Run:
         lock = self._plan.lock
         rows = [self._rows[key] for key in lock.keys if key in self._rows and not self._rows[key].cancelled]
         message = "; ".join(halt.message for halt in self._scheduler.halts)
-        spent = self._gateway.budget.usage
+        spent = self._gateway.budget.usage if self._gateway else self._spent
         result = JobResult(self._job_dir, state, rows, lock.total, message, spent.to_json() if spent.requests else None)
         write_summary(lock, result)
         self._written = time.monotonic()
         return result
+
+
+def _make_gateway(plan: JobPlan, spent: Usage) -> Gateway | None:
+    """One for all rollouts; none where no agent asks a model through it, because it takes long to load."""
+    players = (player for one in plan.measurements.values() for player in one.plan.players.values())
+    if not any(player.through_gateway for player in players):
+        return None
+    from benchflow.gateway.budget import Limits
+    from benchflow.gateway.litellm_bridge.translator import LiteLLMTranslator
+    from benchflow.gateway.server import Gateway
+
+    limits = Limits(plan.config.max_job_cost, plan.config.max_job_tokens)
+    return Gateway(limits=limits, spent=spent, translator=LiteLLMTranslator())

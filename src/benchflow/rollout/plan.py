@@ -15,7 +15,6 @@ from benchflow.agent.catalog import get_agent
 from benchflow.agent.credentials import Credentials, read_dotenv, resolve_credentials
 from benchflow.errors import BenchflowError, ConfigError
 from benchflow.gateway.account import account_of
-from benchflow.gateway.litellm_bridge.translator import LiteLLMTranslator
 from benchflow.rollout.oracle import check_solution
 from benchflow.rollout.scene import Role, compile_steps
 from benchflow.rollout.sidecars import Sidecars
@@ -27,9 +26,10 @@ from benchflow.task.load import load_task
 from benchflow.task.needs import required_capabilities
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from benchflow.agent.spec import AgentSpec
+    from benchflow.gateway.account import Account
     from benchflow.gateway.upstream import Substitute
     from benchflow.rollout.config import RolloutConfig
     from benchflow.rollout.scene import Step as Turn
@@ -170,11 +170,24 @@ def cast_role(role: Role, dotenv: Mapping[str, str]) -> Player:
     return Player(role, spec, credentials, _through_gateway(spec, credentials, role.model))
 
 
+def account_for(player: Player, allowed: Sequence[str] = ()) -> Account | None:
+    """The account that a player's requests are sent on; None when they do not go through the gateway.
+
+    A player with a model may ask for that one and for those that match `allowed`; one without, for any.
+    """
+    if player.spec.dialect is None or not player.through_gateway:
+        return None
+    return account_of(player.credentials, player.role.model, allowed=allowed)
+
+
 def _through_gateway(spec: AgentSpec, found: Credentials, model: str | None) -> bool:
     """Whether the agent is pointed at the gateway. Raises ConfigError when it could reach its model in no way."""
     account = account_of(found, model)
     if account is None or spec.dialect is None:
         return False
+    # A gateway takes long to load, and a rollout that asks no model needs none.
+    from benchflow.gateway.litellm_bridge.translator import LiteLLMTranslator
+
     if spec.dialect in account.dialects or not (missing := LiteLLMTranslator().missing(account)):
         return True
     if found.provider in spec.native.providers:

@@ -14,34 +14,23 @@ from pydantic import SecretStr
 
 from benchflow.agent.launch import Endpoint
 from benchflow.errors import ConfigError
-from benchflow.gateway.account import account_of
 from benchflow.gateway.ledger import Ledger
 from benchflow.gateway.litellm_bridge.translator import LiteLLMTranslator
 from benchflow.gateway.price import price_table
 from benchflow.gateway.server import Gateway
 from benchflow.gateway.tally import Tally
+from benchflow.rollout.plan import account_for
 from benchflow.rollout.result import Usage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from benchflow.gateway.account import Account
     from benchflow.gateway.admission import Pass
     from benchflow.gateway.budget import Budget, Limits
     from benchflow.rollout.plan import Player
     from benchflow.rollout.scene import Role
     from benchflow.sandbox.base import Listener, Sandbox
-
-
-def account_for(player: Player, allowed: Sequence[str] = ()) -> Account | None:
-    """The account that a player's requests are sent on; None when they do not go through the gateway.
-
-    A player with a model may ask for that one and for those that match `allowed`; one without, for any.
-    """
-    if player.spec.dialect is None or not player.through_gateway:
-        return None
-    return account_of(player.credentials, player.role.model, allowed=allowed)
 
 
 class Wire:
