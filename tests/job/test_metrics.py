@@ -72,6 +72,17 @@ def test_suspect_passes_are_counted_apart(make_row: MakeRow) -> None:
     assert "suspect:" not in metrics_of(rows[:3], {}, "TB").summary()
 
 
+def test_what_was_found_of_tampering_is_counted(make_row: MakeRow) -> None:
+    rows = [
+        replace(make_row("a"), tampering={"warning": 2}),
+        replace(make_row("b"), tampering={"critical": 1, "info": 3}),
+    ]
+    found = metrics_of([*rows, make_row("c")], {}, "TB")
+    assert found.overall.tampering == {"critical": 1, "warning": 2, "info": 3}
+    assert "tampering: 1 critical, 2 warning, 3 info" in found.summary()
+    assert "tampering" not in metrics_of([make_row("c")], {}, "TB").summary()
+
+
 def test_time_and_cost_are_told_by_phase_and_by_tag(make_row: MakeRow) -> None:
     timing = {"environment_setup": 1.0, "agent_setup": 2.0, "agent_execution": 30.0, "verifier": 4.0, "total": 37.0}
     rows = [make_row(task, timing=timing, usage=Usage(cost_usd=cost)) for task, cost in (("a", 0.5), ("b", 1.5))]

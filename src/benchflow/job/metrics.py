@@ -54,12 +54,14 @@ class Group:
     """Some rollouts and what they add up to. Seconds, cost and tool calls are means over the rollouts.
 
     `suspect` are passes that may not be ones, because the agent could have reached the verifier or was seen to try;
-    they are among `score.passed`. `cost` is by phase, for those in which a model was asked; None where it is unknown.
+    they are among `score.passed`. `tampering` counts what was found of it, by severity. `cost` is by phase, for those in
+    which a model was asked; None where it is unknown.
     """
 
     name: str
     score: Score
     suspect: int
+    tampering: Mapping[str, int]
     tasks: int
     pass_k: Sequence[PassK]
     tool_calls: float
@@ -149,6 +151,7 @@ def group_of(name: str, rows: Sequence[Row]) -> Group:
         name=name,
         score=score(rows),
         suspect=sum(row.passed and row.trust != "trusted" for row in rows),
+        tampering=_tampering(rows),
         tasks=len({row.task for row in rows}),
         pass_k=pass_k(list(by_task(rows).values())),
         tool_calls=sum(row.n_tool_calls for row in rows) / n,
@@ -157,6 +160,14 @@ def group_of(name: str, rows: Sequence[Row]) -> Group:
         usage=usage,
         errors=count_errors(rows),
     )
+
+
+def _tampering(rows: Iterable[Row]) -> dict[str, int]:
+    """Findings by severity, the gravest first."""
+    counts: Counter[str] = Counter()
+    for row in rows:
+        counts.update(row.tampering)
+    return {severity: counts[severity] for severity in ("critical", "warning", "info") if counts[severity]}
 
 
 def pass_k(tasks: Sequence[tuple[int, int]]) -> list[PassK]:
@@ -194,6 +205,7 @@ def _flat(group: Group) -> dict[str, object]:
         "scored": group.score.scored,
         "lost": group.score.lost,
         "suspect": group.suspect,
+        "tampering": sum(group.tampering.values()),
         "share": group.score.share,
         "low": low,
         "high": high,

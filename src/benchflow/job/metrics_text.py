@@ -22,6 +22,9 @@ def summary_text(metrics: Metrics) -> str:
     lines = [f"{metrics.benchmark}: {rollouts} rollouts of {overall.tasks} tasks", score_line(overall.score)]
     if overall.suspect:
         lines.append(f"{overall.suspect} of the passes are suspect: {percent(overall.trusted_share)} without them")
+    if overall.tampering:
+        found = ", ".join(f"{number} {severity}" for severity, number in overall.tampering.items())
+        lines.append(f"tampering: {found} (tampering.json of each rollout says what)")
     if len(metrics.groups) > 1:
         lines += ["", *table_lines([("agent and model", *_HEAD), *(_group_cells(group) for group in metrics.groups)])]
     if len(metrics.tags) > 1:

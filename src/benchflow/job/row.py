@@ -7,7 +7,7 @@ job's own budget cut off is lost as well: where the money ran out is an accident
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +49,7 @@ class Row:
     regraded_at: str = ""
     trust: str = "trusted"
     limit: Mapping[str, Any] | None = None
+    tampering: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def key(self) -> Key:
@@ -88,6 +89,7 @@ class Row:
             "usage": self.usage,
             "n_tool_calls": self.n_tool_calls,
             "trust": self.trust,
+            "tampering": self.tampering,
             "regraded_at": self.regraded_at or None,
         }
 
@@ -126,6 +128,7 @@ def row_of(document: Mapping[str, Any], folder: Path) -> Row:
         regraded_at=str((document.get("regraded") or _NOT).get("at", "")),
         trust=trust_of(document),
         limit=limit,
+        tampering=document.get("tampering") or _NOT,
     )
 
 
