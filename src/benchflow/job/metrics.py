@@ -54,7 +54,7 @@ class Group:
     """Some rollouts and what they add up to. Seconds, cost and tool calls are means over the rollouts.
 
     `suspect` are passes that may not be ones, because the agent could have reached the verifier or was seen to try;
-    they are among `score.passed`. `tampering` counts what was found of it, by severity. `cost` is by phase, for those in
+    they are among `score.passed`. `tampering` counts what was found, by severity. `cost` is by phase, for those in
     which a model was asked; None where it is unknown.
     """
 
