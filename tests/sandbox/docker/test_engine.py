@@ -10,7 +10,8 @@ import pytest
 
 from benchflow.errors import SandboxError, SandboxGone, SandboxUnavailable
 from benchflow.sandbox.docker.backend import DockerBackend
-from benchflow.sandbox.docker.engine import candidates, in_thread, translate
+from benchflow.sandbox.docker.engine import in_thread, translate
+from benchflow.sandbox.docker.sockets import candidates
 
 if TYPE_CHECKING:
     from pathlib import Path

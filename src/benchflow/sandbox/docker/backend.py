@@ -14,8 +14,8 @@ from benchflow.sandbox.base import BUILD_TIMEOUT
 from benchflow.sandbox.docker import labels
 from benchflow.sandbox.docker.box import DockerSandbox
 from benchflow.sandbox.docker.container import remove_container
-from benchflow.sandbox.docker.engine import BACKEND
 from benchflow.sandbox.docker.home import Home
+from benchflow.sandbox.docker.sockets import BACKEND
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -19,7 +19,6 @@ from benchflow.sandbox.archive import Item, listing
 from benchflow.sandbox.base import OUTPUT_LIMIT, STOP_TIMEOUT, Capabilities, Change
 from benchflow.sandbox.docker import labels
 from benchflow.sandbox.docker.container import HOSTS, create_body, new_id, remove_container
-from benchflow.sandbox.docker.engine import BACKEND
 from benchflow.sandbox.docker.far import Far
 from benchflow.sandbox.docker.image import Image
 from benchflow.sandbox.docker.inject import InjectedListener, bind_inside
@@ -30,6 +29,7 @@ from benchflow.sandbox.docker.output import run
 from benchflow.sandbox.docker.passwd import owner_ids
 from benchflow.sandbox.docker.place import Init, Place
 from benchflow.sandbox.docker.relay import RelayListener, program
+from benchflow.sandbox.docker.sockets import BACKEND
 from benchflow.sandbox.local.guest.difference import differences, stage
 from benchflow.settle import finished, finished_or_undone
 

@@ -13,7 +13,8 @@ import aiohttp
 
 from benchflow.errors import SandboxBuildError
 from benchflow.sandbox.archive import Item, pack
-from benchflow.sandbox.docker.engine import BACKEND, in_thread
+from benchflow.sandbox.docker.engine import in_thread
+from benchflow.sandbox.docker.sockets import BACKEND
 from benchflow.sandbox.dockerignore import context_files, read_inside
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Literal
 from benchflow.errors import SandboxUnsupported
 from benchflow.sandbox.base import BuildContext, Capabilities, ImageRef
 from benchflow.sandbox.docker import engine as engines
-from benchflow.sandbox.docker.engine import BACKEND
 from benchflow.sandbox.docker.image import Images
 from benchflow.sandbox.docker.near import Near
+from benchflow.sandbox.docker.sockets import BACKEND
 
 if TYPE_CHECKING:
     from benchflow.sandbox.base import SandboxSpec

@@ -23,8 +23,8 @@ from benchflow.locks import locked
 from benchflow.sandbox.base import BuildContext, ImageRef
 from benchflow.sandbox.docker import labels
 from benchflow.sandbox.docker.build import build, pull
-from benchflow.sandbox.docker.engine import BACKEND
 from benchflow.sandbox.docker.flight import Flights
+from benchflow.sandbox.docker.sockets import BACKEND
 from benchflow.sandbox.dockerignore import context_digest
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchflow.sandbox.base import SandboxInfo
-from benchflow.sandbox.docker.engine import BACKEND
+from benchflow.sandbox.docker.sockets import BACKEND
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from benchflow.errors import SandboxError
 from benchflow.sandbox.docker import wire
-from benchflow.sandbox.docker.engine import BACKEND
 from benchflow.sandbox.docker.output import glance
 from benchflow.sandbox.docker.place import Init
 from benchflow.sandbox.docker.process import Process
+from benchflow.sandbox.docker.sockets import BACKEND
 from benchflow.settle import finished_or_undone
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ import aiohttp
 
 from benchflow.errors import SandboxError, SandboxGone
 from benchflow.sandbox.archive import ArchiveError
-from benchflow.sandbox.docker.engine import BACKEND, CALL_TIMEOUT, Engine, translate
+from benchflow.sandbox.docker.engine import CALL_TIMEOUT, Engine, translate
+from benchflow.sandbox.docker.sockets import BACKEND
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence

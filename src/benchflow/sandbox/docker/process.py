@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Self
 
 from benchflow.errors import SandboxError, SandboxGone
 from benchflow.sandbox.docker import wire
-from benchflow.sandbox.docker.engine import BACKEND
 from benchflow.sandbox.docker.inside import process_end
 from benchflow.sandbox.docker.outcome import Look, exit_code
+from benchflow.sandbox.docker.sockets import BACKEND
 from benchflow.settle import finished
 
 if TYPE_CHECKING:

@@ -16,7 +16,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from benchflow.errors import BenchflowError, ConfigError, SandboxBuildError
+from benchflow.errors import BenchflowError, ConfigError, SandboxBuildError, SandboxUnavailable
+from benchflow.sandbox.docker.sockets import candidates
 from benchflow.sandbox.local.archives import flatten
 from benchflow.sandbox.local.hostroot import host_view, limits, trust_environment
 from benchflow.sandbox.local.plan import ImageConfig
@@ -128,6 +129,8 @@ class Bases:
     # -- names -----------------------------------------------------------------------------------------------
 
     async def _find(self, name: str, log: Log) -> Base | _Missing:
+        if not _engine_may_be_there():
+            return self._remembered(name) or _Missing("no container engine answers")
         # Loaded here: its libraries are heavy, and many sandboxes need no container engine.
         from benchflow.sandbox.local import containers
 
@@ -229,3 +232,10 @@ def kept_base(layer: Layer) -> Base:
 
 def waiting(log: Log) -> Callable[[], None]:
     return lambda: log("waiting for another process that is making this layer")
+
+
+def _engine_may_be_there() -> bool:
+    try:
+        return bool(candidates())
+    except SandboxUnavailable:
+        return False
