@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from benchflow.sandbox.base import PIDS_LIMIT, BuildContext, FileData, ImageRef, Limits, Network, Owner, SandboxSpec
@@ -64,15 +65,23 @@ def image_source(environment: EnvironmentConfig, folder: Path) -> ImageSource:
     return ImageRef(environment.docker_image) if environment.docker_image else BuildContext(folder)
 
 
+MEMORY_SHARE = 0.8
+"""Share of the host's memory that a sandbox may take whose task sets no limit: one must not take the others down."""
+
+
+def _host_memory_mb() -> int:
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 20
+
+
 def limits(environment: EnvironmentConfig, has: Capabilities | None = None) -> Limits:
-    """The task's limits, without those that the backend cannot enforce (see `unenforced`)."""
+    """The task's limits, and ours where it sets none, without what the backend cannot enforce (see `unenforced`)."""
 
     def keep[T](name: str, value: T) -> T | None:
         return value if has is None or name in has.limits else None
 
     return Limits(
         cpus=keep("cpus", environment.cpus),
-        memory_mb=keep("memory", environment.memory_mb),
+        memory_mb=keep("memory", environment.memory_mb or int(MEMORY_SHARE * _host_memory_mb())),
         storage_mb=keep("storage", environment.storage_mb),
         pids=keep("pids", PIDS_LIMIT),
         gpus=environment.gpus or 0,
