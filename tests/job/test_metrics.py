@@ -62,7 +62,7 @@ def test_groups_tags_and_errors(make_row: MakeRow, make_error: Any) -> None:
 
 
 def test_suspect_passes_are_counted_apart(make_row: MakeRow) -> None:
-    rows = [make_row("a"), make_row("b"), make_row("c", 0.0), make_row("d", trusted=False)]
+    rows = [make_row("a"), make_row("b"), make_row("c", 0.0), make_row("d", trust="suspect")]
     rows += [replace(make_row("e"), trust="suspect"), replace(make_row("f", 0.0), trust="suspect")]
     found = metrics_of(rows, {}, "TB")
     assert (found.overall.score.passed, found.overall.suspect) == (4, 2)

@@ -46,7 +46,6 @@ def two_roles(folder: Path, evil: str = "") -> Path:
         usage=Usage(input_tokens=12345, output_tokens=678, cached_tokens=1000, priced_usd=0.5, prices="table 1"),
         verify_level="fork",
         trust="suspect",
-        trusted=False,
         tampering={"critical": 1, "info": 2},
         opt_outs=[f"live = true{evil}"],
         notes=[f"cut off and scored as it stands{evil}"],

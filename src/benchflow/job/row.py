@@ -134,7 +134,7 @@ def row_of(document: Mapping[str, Any], folder: Path) -> Row:
 
 def trust_of(document: Mapping[str, Any]) -> str:
     """`trusted` or `suspect`: whether a pass can be taken for one."""
-    return "trusted" if document.get("trust", "trusted") == "trusted" and document.get("trusted", True) else "suspect"
+    return "trusted" if document.get("trust", "trusted") == "trusted" else "suspect"
 
 
 def lost_row(key: Key, tried: int, task: str, agent: str, model: str | None, error: BaseException) -> Row:

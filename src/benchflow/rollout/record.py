@@ -183,8 +183,8 @@ class Record:
     def scored(self, act: Act, result: VerifyResult, remarks: Sequence[str]) -> None:
         self.act_rewards.append(result.rewards)
         self.result.verify_level = result.level
-        self.result.trusted = self.result.trusted and result.trusted
-        self.result.trust = "trusted" if self.result.trusted else "suspect"
+        if not result.trusted:
+            self.result.trust = result.trust
         for severity, number in count(result.findings).items():
             self.result.tampering[severity] = self.result.tampering.get(severity, 0) + number
         self.result.opt_outs = list(dict.fromkeys([*self.result.opt_outs, *result.opt_outs]))

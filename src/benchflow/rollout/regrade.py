@@ -75,7 +75,7 @@ async def regrade(
     timing["verifier"] = time.monotonic() - began
     error = before["error"]
     # What made it suspect then, such as a process, may not be there to be seen again.
-    trusted = bool(before.get("trusted", True)) and all(one.trusted for _, one in scored)
+    trusted = before.get("trust", "trusted") == "trusted" and all(one.trusted for _, one in scored)
     document = {
         **before,
         "rewards": rewards,
@@ -86,7 +86,6 @@ async def regrade(
         "timing": {name: round(seconds, 4) for name, seconds in timing.items()},
         "verify_level": last.level,
         "trust": "trusted" if trusted else "suspect",
-        "trusted": trusted,
         "tampering": count([finding for _, one in scored for finding in one.findings]),
         "opt_outs": list(dict.fromkeys(name for _, one in scored for name in one.opt_outs)),
         "notes": [*(before.get("notes") or ()), *remarks],

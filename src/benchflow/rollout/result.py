@@ -87,7 +87,6 @@ class RolloutResult:
     usage: Usage = field(default_factory=Usage)
     verify_level: str | None = None
     trust: str = "trusted"
-    trusted: bool = True
     tampering: dict[str, int] = field(default_factory=dict)
     opt_outs: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)

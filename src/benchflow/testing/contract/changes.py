@@ -21,15 +21,15 @@ before=$(stat -c %Y /etc/debian_version); tr 0-9 1-90 < /etc/debian_version > /t
 cat /tmp/other > /etc/debian_version; touch -d @$before /etc/debian_version
 touch /etc/shells
 chmod 4755 /etc/profile
-mkdir -p /contract/work; ln -s /etc/shells /contract/link; cp /etc/shells /contract/work/new
+mkdir -p /contract/folder; ln -s /etc/shells /contract/link; cp /etc/shells /contract/folder/new
 mv /etc/security /contract/moved; ln -s /contract/moved /etc/security
 """
 EXPECTED = {
     ("/contract", "added", "folder"),
     ("/contract/link", "added", "link"),
     ("/contract/moved", "added", "folder"),
-    ("/contract/work", "added", "folder"),
-    ("/contract/work/new", "added", "file"),
+    ("/contract/folder", "added", "folder"),
+    ("/contract/folder/new", "added", "file"),
     ("/etc/debian_version", "modified", "file"),
     ("/etc/issue", "modified", "file"),
     ("/etc/issue.net", "deleted", "file"),
