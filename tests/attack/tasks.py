@@ -21,7 +21,16 @@ SOLVE = f"#!/bin/sh\necho {ANSWER} > /app/answer.txt\n"
 
 FILES: dict[str, dict[str, str]] = {
     "pytest": {
-        "environment/Dockerfile": "FROM debian:bookworm-slim\n" + PYTHON + "WORKDIR /app\nCOPY app/ /app/\n",
+        "environment/Dockerfile": "FROM debian:bookworm-slim\n"
+        + PYTHON
+        + "WORKDIR /app\nCOPY app/ /app/\nCOPY site/ /usr/lib/python3/dist-packages/\n",
+        "environment/site/shipped_plugin.py": (
+            "import pytest\n\n\n@pytest.fixture\ndef from_plugin():\n    return 1\n"
+        ),
+        "environment/site/shipped_plugin-1.0.dist-info/METADATA": (
+            "Metadata-Version: 2.1\nName: shipped-plugin\nVersion: 1.0\n"
+        ),
+        "environment/site/shipped_plugin-1.0.dist-info/entry_points.txt": "[pytest11]\nshipped = shipped_plugin\n",
         "environment/app/conftest.py": "import pytest\n\n\n@pytest.fixture\ndef shipped():\n    return 1\n",
         "environment/app/setup.cfg": "[metadata]\nname = shipped\n\n[tool:pytest]\naddopts = -ra\n",
         "environment/app/module.py": "VALUE = 1\n",
@@ -30,7 +39,7 @@ FILES: dict[str, dict[str, str]] = {
             " > /logs/verifier/reward.txt\n"
         ),
         "tests/test_outputs.py": (
-            "from pathlib import Path\n\n\ndef test_answer():\n"
+            "from pathlib import Path\n\n\ndef test_answer(from_plugin):\n"
             "    expected = Path('/tests/expected.txt').read_text()\n"
             "    assert Path('/app/answer.txt').read_text() == expected\n"
         ),

@@ -60,3 +60,29 @@ async def test_a_folder_without_skills_is_said_before_anything_starts(
     )
     with pytest.raises(ConfigError, match="holds no skill"):
         await bf.run(config)
+
+
+@pytest.mark.needs("local")
+async def test_roles_may_have_different_skills(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("writing", "reviewing"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "SKILL.md").write_text(f"---\nname: {name}\ndescription: About {name}.\n---\n")
+    look = Run("ls ~/.claude/skills")
+    async with ModelServer([look, Say("Done.")]) as server:
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "key-for-tests")
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+        roles = [bf.Role(name, "claude", MODEL, skills_dir=tmp_path / name) for name in ("writing", "reviewing")]
+        turns = [bf.Turn("writing", "You write."), bf.Turn("reviewing", "You review.")]
+        config = bf.RolloutConfig(
+            task_path=TASK,
+            scenes=[bf.Scene(roles=roles, turns=turns)],
+            environment="local",
+            jobs_dir=tmp_path / "jobs",
+        )
+        result = await bf.run(config)
+    assert result.error is None, result.error
+    seen = [event for event in result.trajectory if event["type"].startswith("tool_call")]
+    for name, other in (("writing", "reviewing"), ("reviewing", "writing")):
+        own = json.dumps([event for event in seen if event.get("actor") == name])
+        assert name in own
+        assert other not in own.replace(f'"actor": "{name}"', "")
