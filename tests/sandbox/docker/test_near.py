@@ -49,6 +49,25 @@ def test_a_family_is_closed_and_contains_the_marked(rows: list[tuple[int, int, i
     assert not any(process.parent in family and pid not in family for pid, process in seen.items())
 
 
+def test_a_mark_is_seen_as_soon_as_a_process_is_there() -> None:
+    for _ in range(200):
+        with subprocess.Popen(["sleep", "1000"], env={"MARK": "0123"}) as process:
+            try:
+                assert _has_mark(process.pid, "MARK=0123")
+            finally:
+                process.kill()
+
+
+def test_no_variable_at_all_is_no_mark() -> None:
+    with subprocess.Popen(["/usr/bin/sleep", "1000"], env={}) as process:
+        try:
+            assert not _has_mark(process.pid, "MARK=0123")
+        finally:
+            process.kill()
+            process.wait()
+            assert not _has_mark(process.pid, "MARK=0123")
+
+
 def test_a_mark_is_a_whole_variable() -> None:
     with subprocess.Popen(["sleep", "1000"], env={"MARK": "0123", "OTHER": "x"}) as process:
         try:

@@ -30,6 +30,9 @@ KILL_TIMEOUT = 30.0
 KILL_STEP = 0.005
 """Seconds between two looks at whether killed processes are gone."""
 
+EXEC_STEP = 0.0005
+"""Seconds between two looks at a process that is becoming another program."""
+
 
 _EXITING = 0x4
 """The kernel's flag of a process that is ending."""
@@ -233,9 +236,19 @@ def _read(path: str) -> bytes:
 
 
 def _has_mark(pid: int, mark: str) -> bool:
+    """Whether a process was started with this variable. Waits out the moment in which one becomes another program."""
     with suppress(OSError):
+        deadline = time.monotonic() + KILL_TIMEOUT
+        while _between_programs(pid) and time.monotonic() < deadline:
+            time.sleep(EXEC_STEP)
         return mark.encode() in _read(f"/proc/{pid}/environ").split(b"\0")
     return False
+
+
+def _between_programs(pid: int) -> bool:
+    """Whether a live process has no environment yet, which is not the same as an empty one."""
+    fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+    return fields[0] not in {b"Z", b"X"} and not int(fields[6]) & _EXITING and fields[48] == b"0"
 
 
 def _inner_pid(pid: int) -> int:
