@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
+import ssl
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
 import aiohttp
 import pytest
+import pytest_asyncio
 from aiohttp import web
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 from pydantic import SecretStr
 
 from benchflow.gateway.account import Account
 from benchflow.gateway.ledger import Ledger, read_exchanges
+from benchflow.gateway.litellm_bridge.translator import LiteLLMTranslator
 from benchflow.gateway.server import Gateway
 
 if TYPE_CHECKING:
@@ -23,6 +31,7 @@ if TYPE_CHECKING:
     from benchflow.agent.spec import Dialect
     from benchflow.gateway.admission import Pass
     from benchflow.gateway.dialects.base import Json
+    from benchflow.gateway.translate import Translator
 
 KEY = "sk-planted-real-key-000"
 
@@ -95,3 +104,59 @@ async def bench(make_bench: Callable[[], AbstractAsyncContextManager[Bench]]) ->
 @pytest.fixture
 def key() -> str:
     return KEY
+
+
+class Lent:
+    """A translator that a gateway uses and does not close."""
+
+    def __init__(self, translator: LiteLLMTranslator) -> None:
+        self.missing = translator.missing
+        self.upstream = translator.upstream
+
+    async def close(self) -> None:
+        pass
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def translator() -> AsyncIterator[Translator]:
+    """One for all tests of a module, which therefore share a loop: it takes long to start."""
+    made = LiteLLMTranslator()
+    yield Lent(made)
+    await made.close()
+
+
+def self_signed(folder: Path) -> ssl.SSLContext:
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    now = dt.datetime.now(dt.UTC)
+    day = dt.timedelta(days=1)
+    names = x509.SubjectAlternativeName([x509.DNSName("localhost")])
+    made = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+    made = made.serial_number(1).not_valid_before(now - day).not_valid_after(now + day).add_extension(names, False)
+    file = folder / "server.pem"
+    plain = serialization.NoEncryption()
+    file.write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
+        + made.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+    )
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(file)
+    return context
+
+
+@asynccontextmanager
+async def open_impostor(folder: Path) -> AsyncIterator[tuple[str, list[bytes]]]:
+    """A server with a certificate of nobody's, and what it was told."""
+    heard: list[bytes] = []
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heard.append(await reader.read(100))
+        writer.close()
+
+    async with await asyncio.start_server(talk, "127.0.0.1", 0, ssl=self_signed(folder)) as server:
+        yield f"https://localhost:{server.sockets[0].getsockname()[1]}", heard
+
+
+@pytest.fixture
+def impostor(tmp_path: Path) -> AbstractAsyncContextManager[tuple[str, list[bytes]]]:
+    return open_impostor(tmp_path)

@@ -103,8 +103,8 @@ async def test_a_busy_provider_is_asked_again_and_the_client_does_not_notice(ben
 
 
 async def test_a_provider_that_stays_busy_is_heard_of_in_the_end(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("benchflow.gateway.flight.RETRY_SECONDS", 0.3)
-    async with ModelServer([Fail(429, retry_after=0.05)] * 50 + [Say("never")]) as model:
+    monkeypatch.setattr("benchflow.gateway.flight.RETRY_SECONDS", 2.0)
+    async with ModelServer([Fail(429, retry_after=0.3)] * 50 + [Say("never")]) as model:
         gateway = await bench.gateway()
         pass_ = gateway.admit(bench.account(model.url, "anthropic"), bench.ledger)
         url = f"{await bench.open(pass_)}/v1/messages"
@@ -294,6 +294,26 @@ async def test_when_the_client_leaves_the_provider_is_let_go(bench: Bench) -> No
     (exchange,) = bench.exchanges()
     assert exchange["ended"] == "left"
     assert pass_.usage.requests == 1
+
+
+async def test_a_client_that_hangs_up_at_the_last_event_has_had_it_all(bench: Bench) -> None:
+    async def handler(request: web.BaseRequest) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        await response.write(sse(START) + sse({"type": "message_stop"}))
+        await asyncio.Event().wait()
+        return response
+
+    gateway = await bench.gateway()
+    pass_ = gateway.admit(bench.account(await bench.provider(handler), "anthropic"), bench.ledger)
+    url = f"{await bench.open(pass_)}/v1/messages"
+    async with bench.http.post(url, json={**ASK, "stream": True}, headers=auth(pass_)) as reply:
+        while b"message_stop" not in await reply.content.readline():
+            pass
+        reply.close()
+    await pass_.close()
+    (exchange,) = bench.exchanges()
+    assert exchange["ended"] == "complete"
 
 
 async def test_a_slow_client_holds_the_provider_back(bench: Bench) -> None:

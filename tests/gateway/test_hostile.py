@@ -16,6 +16,7 @@ from benchflow.testing.model_server import ModelServer, Say
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from contextlib import AbstractAsyncContextManager
 
     from tests.gateway.conftest import Bench
 
@@ -193,3 +194,18 @@ async def test_what_a_request_names_is_not_fetched(bench: Bench, pass_: Pass, mo
         assert reply.status == 200
     assert not fetched
     assert "root:" not in model.requests[0].text
+
+
+async def test_a_provider_that_cannot_prove_who_it_is_gets_nothing(
+    bench: Bench, impostor: AbstractAsyncContextManager[tuple[str, list[bytes]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("benchflow.gateway.flight.CONNECT_WAIT", 0.0)
+    gateway = await bench.gateway()
+    async with impostor as (url, heard):
+        pass_ = gateway.admit(bench.account(url, "anthropic"), bench.ledger)
+        asked = {"model": "m-1", "max_tokens": 9, "messages": []}
+        headers = {"x-api-key": pass_.token}
+        async with bench.http.post(f"{await bench.open(pass_)}/v1/messages", json=asked, headers=headers) as reply:
+            assert reply.status == 502
+            assert "certificate" in (await reply.text()).lower()
+    assert heard == []

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import base64
 import json
-from typing import TYPE_CHECKING
+import tempfile
+from pathlib import Path
+from urllib.parse import quote
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from benchflow.errors import BenchflowError
 from benchflow.gateway.ledger import Exchange, Ledger, now, read_exchanges
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def exchange(**fields: object) -> Exchange:
@@ -60,6 +62,24 @@ def test_secrets_are_masked_also_those_that_come_later(tmp_path: Path) -> None:
     text = ledger.path.read_text()
     assert "secret" not in text
     assert json.loads(text)["request"] == {"body": {"***": ["x *** y"]}}
+
+
+@settings(deadline=None)
+@given(
+    st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=12, max_size=60),
+    st.text(max_size=8),
+    st.text(max_size=8),
+)
+def test_a_secret_is_masked_also_in_a_url_and_in_base64(secret: str, before: str, after: str) -> None:
+    around = f"{before}{secret}{after}".encode()
+    written = [base64.b64encode(around).decode(), f"https://x/?key={quote(secret, safe='')}&y=1", secret]
+    with tempfile.TemporaryDirectory() as folder:
+        ledger = Ledger(Path(folder) / "l.jsonl", secrets=[secret])
+        ledger.append(exchange(request={"body": written}))
+        ledger.close()
+        (kept,) = read_exchanges(ledger.path)
+    assert all("***" in one for one in kept["request"]["body"])  # type: ignore[index]
+    assert ledger.without_secrets({"body": written}) == kept["request"]
 
 
 def test_there_is_an_end_to_what_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,17 +11,12 @@ import openai
 import pytest
 import pytest_asyncio
 from aiohttp import web
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
 
-from benchflow.agent.catalog import get_agent
-from benchflow.agent.credentials import resolve_credentials
 from benchflow.errors import ModelError
-from benchflow.gateway.account import account_of
 from benchflow.gateway.litellm_bridge.translator import LiteLLMTranslator
 from benchflow.gateway.server import Gateway
 from benchflow.testing.model import wire
-from benchflow.testing.model_server import Fail, ModelServer, Run, Say, Step
+from benchflow.testing.model_server import Fail, ModelServer, Run, Say, Step, Think
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -32,19 +27,12 @@ if TYPE_CHECKING:
     from benchflow.agent.spec import Dialect
     from benchflow.gateway.account import Account
     from benchflow.gateway.admission import Pass
+    from benchflow.gateway.translate import Translator
 
 SHELL: dict[str, Any] = {"type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"]}
 SCRIPT: list[Step] = [Run("echo hi", text="I run it."), Say("All done.")]
 USAGE = {"include_usage": True}
 CLIENTS: list[Dialect] = ["anthropic", "openai-chat", "openai-responses", "gemini"]
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def translator() -> AsyncIterator[LiteLLMTranslator]:
-    """One for all tests here, which therefore share a loop: it takes long to start."""
-    made = LiteLLMTranslator()
-    yield made
-    await made.close()
 
 
 @pytest_asyncio.fixture(loop_scope="module")
@@ -53,21 +41,8 @@ async def bench(make_bench: Callable[[], AbstractAsyncContextManager[Bench]]) ->
         yield made
 
 
-class Lent:
-    """A translator that a gateway uses and does not close."""
-
-    def __init__(self, translator: LiteLLMTranslator) -> None:
-        self.missing = translator.missing
-        self.upstream = translator.upstream
-
-    async def close(self) -> None:
-        pass
-
-
-async def admitted(
-    bench: Bench, translator: LiteLLMTranslator, url: str, dialect: Dialect, **more: Any
-) -> tuple[Pass, str]:
-    gateway = await bench.gateway(Gateway(translator=Lent(translator)))
+async def admitted(bench: Bench, translator: Translator, url: str, dialect: Dialect, **more: Any) -> tuple[Pass, str]:
+    gateway = await bench.gateway(Gateway(translator=translator))
     pass_ = gateway.admit(bench.account(url, dialect, **more), bench.ledger)
     return pass_, await bench.open(pass_)
 
@@ -85,9 +60,7 @@ def books(bench: Bench, pass_: Pass, key: str, *, generated: int) -> list[Any]:
 pytestmark = [pytest.mark.needs("litellm"), pytest.mark.asyncio(loop_scope="module")]
 
 
-async def test_an_anthropic_agent_on_a_provider_of_openais_chat(
-    bench: Bench, translator: LiteLLMTranslator, key: str
-) -> None:
+async def test_an_anthropic_agent_on_a_provider_of_openais_chat(bench: Bench, translator: Translator, key: str) -> None:
     async with ModelServer(SCRIPT) as model:
         pass_, root = await admitted(bench, translator, model.url, "openai-chat")
         tools: Any = [{"name": "bash", "description": "a shell", "input_schema": SHELL}]
@@ -111,9 +84,7 @@ async def test_an_anthropic_agent_on_a_provider_of_openais_chat(
     assert all(one["cost"] for one in made)
 
 
-async def test_an_agent_of_openais_responses_on_anthropic(
-    bench: Bench, translator: LiteLLMTranslator, key: str
-) -> None:
+async def test_an_agent_of_openais_responses_on_anthropic(bench: Bench, translator: Translator, key: str) -> None:
     async with ModelServer(SCRIPT) as model:
         pass_, root = await admitted(bench, translator, model.url, "anthropic")
         tools: Any = [
@@ -144,7 +115,7 @@ async def test_an_agent_of_openais_responses_on_anthropic(
 @pytest.mark.parametrize("provider", ["anthropic", "openai-chat", "gemini"])
 @pytest.mark.parametrize("client", CLIENTS)
 async def test_every_dialect_on_every_other(
-    bench: Bench, translator: LiteLLMTranslator, key: str, client: Dialect, provider: Dialect, stream: bool
+    bench: Bench, translator: Translator, key: str, client: Dialect, provider: Dialect, stream: bool
 ) -> None:
     if client == provider:
         return
@@ -187,29 +158,205 @@ async def test_every_dialect_on_every_other(
     assert tokens["input"] == wire.INPUT_TOKENS
 
 
-async def test_a_busy_provider_is_waited_for_also_behind_a_translator(
-    bench: Bench, translator: LiteLLMTranslator
+ASKED: dict[Dialect, tuple[str, Any]] = {
+    "anthropic": ("/v1/messages", {"model": "m-1", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]}),
+    "openai-chat": ("/v1/chat/completions", {"model": "m-1", "messages": [{"role": "user", "content": "hi"}]}),
+    "openai-responses": ("/v1/responses", {"model": "m-1", "input": "hi"}),
+    "gemini": ("/v1beta/models/m-1:generateContent", {"contents": [{"role": "user", "parts": [{"text": "hi"}]}]}),
+}
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+URL = f"data:image/png;base64,{PIXEL}"
+LOOKING: dict[Dialect, tuple[str, Any]] = {
+    "anthropic": (
+        "/v1/messages",
+        {
+            "max_tokens": 4000,
+            "thinking": {"type": "enabled", "budget_tokens": 2000},
+            "messages": [
+                {
+                    "role": "user",
+                    "content": [
+                        {"type": "text", "text": "look"},
+                        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PIXEL}},
+                    ],
+                }
+            ],
+        },
+    ),
+    "openai-chat": (
+        "/v1/chat/completions",
+        {
+            "reasoning_effort": "low",
+            "stream_options": USAGE,
+            "messages": [
+                {
+                    "role": "user",
+                    "content": [{"type": "text", "text": "look"}, {"type": "image_url", "image_url": {"url": URL}}],
+                }
+            ],
+        },
+    ),
+    "openai-responses": (
+        "/v1/responses",
+        {
+            "reasoning": {"effort": "low", "summary": "auto"},
+            "input": [
+                {
+                    "role": "user",
+                    "content": [{"type": "input_text", "text": "look"}, {"type": "input_image", "image_url": URL}],
+                }
+            ],
+        },
+    ),
+    "gemini": (
+        "/v1beta/models/{}:streamGenerateContent?alt=sse",
+        {
+            "generationConfig": {"thinkingConfig": {"thinkingBudget": 1024, "includeThoughts": True}},
+            "contents": [
+                {
+                    "role": "user",
+                    "parts": [{"text": "look"}, {"inlineData": {"mimeType": "image/png", "data": PIXEL}}],
+                }
+            ],
+        },
+    ),
+}
+"""A request with an image that asks for thoughts."""
+
+
+@pytest.mark.parametrize("provider", ["anthropic", "openai-chat", "gemini"])
+@pytest.mark.parametrize("client", CLIENTS)
+async def test_images_go_and_thoughts_come_between_all_dialects(
+    bench: Bench, translator: Translator, client: Dialect, provider: Dialect
 ) -> None:
-    async with ModelServer([Fail(429, retry_after=0.01), Say("there")]) as model:
-        pass_, root = await admitted(bench, translator, model.url, "openai-chat")
-        body = {"model": "m-1", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]}
-        async with bench.http.post(f"{root}/v1/messages", json=body, headers={"x-api-key": pass_.token}) as reply:
-            assert reply.status == 200
-    assert [one["retries"][0]["status"] for one in bench.exchanges()] == [429]  # type: ignore[index]
-
-
-async def test_a_dead_key_is_fatal_also_behind_a_translator(bench: Bench, translator: LiteLLMTranslator) -> None:
-    async with ModelServer([Fail(401), Say("never")]) as model:
-        pass_, root = await admitted(bench, translator, model.url, "anthropic")
-        body = {"model": "m-1", "messages": [{"role": "user", "content": "hi"}]}
+    if client == provider:
+        return
+    name = {"anthropic": "claude-sonnet-4-6", "openai-chat": "gpt-5.5", "gemini": "gemini-2.5-flash"}[provider]
+    path, body = LOOKING[client]
+    asked = body if client == "gemini" else {**body, "model": name, "stream": True}
+    async with ModelServer([Think("Let me see."), Say("A pixel.")]) as model:
+        pass_, root = await admitted(bench, translator, model.url, provider)
         headers = {"Authorization": f"Bearer {pass_.token}"}
-        async with bench.http.post(f"{root}/v1/chat/completions", json=body, headers=headers) as reply:
+        async with bench.http.post(f"{root}{path.format(name)}", json=asked, headers=headers) as reply:
+            text = await reply.text()
+        assert reply.status == 200, text
+        (request,) = model.requests
+    await pass_.close()
+    assert PIXEL in request.text
+    (exchange,) = bench.exchanges()
+    answer = json.dumps(exchange["response"])
+    assert "A pixel." in answer
+    assert "Let me see." in answer
+    assert exchange["cost"]
+
+
+async def strict(request: web.BaseRequest) -> web.Response:
+    """Anthropic as far as it insists: every call has an id of its own, and with thinking its thoughts in front."""
+    body = await request.json()
+    said = [message["content"] for message in body["messages"] if message["role"] == "assistant"]
+    ids = [block["id"] for blocks in said for block in blocks if block["type"] == "tool_use"]
+    enabled = body.get("thinking", {}).get("type") in ("enabled", "adaptive")
+    if len(ids) != len(set(ids)) or (enabled and said[-1][0]["type"] != "thinking"):
+        return web.json_response({"type": "error", "error": {"type": "invalid_request_error"}}, status=400)
+    usage = {"input_tokens": 10, "output_tokens": 3, "cache_creation_input_tokens": 7, "cache_read_input_tokens": 5}
+    head = {"id": "msg_1", "type": "message", "role": "assistant", "model": "claude-sonnet-4-6"}
+    ended = {"stop_reason": "end_turn", "stop_sequence": None}
+    return web.json_response({**head, **ended, "content": [{"type": "text", "text": "ok"}], "usage": usage})
+
+
+def chat_history() -> Any:
+    def call(number: int) -> Any:
+        return {"id": f"c{number}", "type": "function", "function": {"name": "bash", "arguments": "{}"}}
+
+    turns = [
+        [
+            {"role": "assistant", "content": None, "tool_calls": [call(n)]},
+            {"role": "tool", "tool_call_id": f"c{n}", "content": "x"},
+        ]
+        for n in range(2)
+    ]
+    tools = [{"type": "function", "function": {"name": "bash", "parameters": SHELL}}]
+    return {"messages": [{"role": "user", "content": "hi"}, *turns[0], *turns[1]], "tools": tools}
+
+
+def responses_history() -> Any:
+    turns = [
+        item
+        for n in range(2)
+        for item in (
+            {"type": "reasoning", "id": f"rs_{n}", "summary": [], "encrypted_content": "x"},
+            {"type": "function_call", "call_id": f"c{n}", "name": "bash", "arguments": "{}"},
+            {"type": "function_call_output", "call_id": f"c{n}", "output": "x"},
+        )
+    ]
+    tools = [{"type": "function", "name": "bash", "parameters": SHELL}]
+    return {"input": [{"role": "user", "content": "hi"}, *turns], "tools": tools}
+
+
+def gemini_history() -> Any:
+    turns = [
+        {"role": "model", "parts": [{"functionCall": {"name": "bash", "args": {}}}]},
+        {"role": "user", "parts": [{"functionResponse": {"name": "bash", "response": {"output": "x"}}}]},
+    ]
+    tools = [{"functionDeclarations": [{"name": "bash", "parameters": SHELL}]}]
+    return {"contents": [{"role": "user", "parts": [{"text": "hi"}]}, *turns, *turns], "tools": tools}
+
+
+HISTORIES: list[tuple[str, Any]] = [
+    ("/v1/chat/completions", {**chat_history(), "model": "claude-sonnet-4-6", "reasoning_effort": "low"}),
+    ("/v1/responses", {**responses_history(), "model": "claude-sonnet-4-6", "reasoning": {"effort": "low"}}),
+    (
+        "/v1beta/models/claude-sonnet-4-6:generateContent",
+        {**gemini_history(), "generationConfig": {"thinkingConfig": {"thinkingBudget": 1024}}},
+    ),
+]
+
+
+@pytest.mark.parametrize(("path", "body"), HISTORIES)
+async def test_an_agent_that_thinks_can_go_on_calling_tools_on_anthropic(
+    bench: Bench, translator: Translator, path: str, body: Any
+) -> None:
+    pass_, root = await admitted(bench, translator, await bench.provider(strict), "anthropic")
+    headers = {"Authorization": f"Bearer {pass_.token}"}
+    async with bench.http.post(f"{root}{path}", json=body, headers=headers) as reply:
+        assert reply.status == 200, await reply.text()
+    (exchange,) = bench.exchanges()
+    tokens: Any = exchange["tokens"]
+    assert (tokens["input"], tokens["cached"], tokens["output"]) == (22, 5, 3)
+    if not path.startswith("/v1beta"):  # Gemini has no word for what was written to a cache
+        assert tokens["cache_write"] == 7
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+async def test_a_busy_provider_is_waited_for_also_behind_a_translator(
+    bench: Bench, translator: Translator, client: Dialect
+) -> None:
+    provider: Dialect = "anthropic" if client == "openai-chat" else "openai-chat"
+    path, body = ASKED[client]
+    async with ModelServer([Fail(429, retry_after=0.01), Say("there")]) as model:
+        pass_, root = await admitted(bench, translator, model.url, provider)
+        headers = {"Authorization": f"Bearer {pass_.token}"}
+        async with bench.http.post(f"{root}{path}", json=body, headers=headers) as reply:
+            assert reply.status == 200
+    assert [one["retries"] for one in bench.exchanges()] == [[{"status": 429, "retry_after": 0.01}]]
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+async def test_a_dead_key_is_fatal_also_behind_a_translator(
+    bench: Bench, translator: Translator, client: Dialect
+) -> None:
+    provider: Dialect = "anthropic" if client == "openai-chat" else "openai-chat"
+    path, body = ASKED[client]
+    async with ModelServer([Fail(401), Say("never")]) as model:
+        pass_, root = await admitted(bench, translator, model.url, provider)
+        headers = {"Authorization": f"Bearer {pass_.token}"}
+        async with bench.http.post(f"{root}{path}", json=body, headers=headers) as reply:
             assert reply.status == 401
     assert pass_.tripped is not None
     assert pass_.tripped.kind == "key"
 
 
-async def test_an_agent_cannot_make_the_translator_fetch_anything(bench: Bench, translator: LiteLLMTranslator) -> None:
+async def test_an_agent_cannot_make_the_translator_fetch_anything(bench: Bench, translator: Translator) -> None:
     fetched: list[str] = []
 
     async def handler(request: web.BaseRequest) -> web.Response:
@@ -238,6 +385,17 @@ async def test_an_agent_cannot_make_the_translator_fetch_anything(bench: Bench, 
     assert fetched == []
 
 
+async def test_the_translator_tells_a_provider_nothing_that_cannot_prove_who_it_is(
+    bench: Bench, translator: Translator, impostor: AbstractAsyncContextManager[tuple[str, list[bytes]]]
+) -> None:
+    path, body = ASKED["anthropic"]
+    async with impostor as (url, heard):
+        pass_, root = await admitted(bench, translator, url, "openai-chat")
+        async with bench.http.post(f"{root}{path}", json=body, headers={"x-api-key": pass_.token}) as reply:
+            assert reply.status >= 500
+    assert heard == []
+
+
 def check_private(pid: int, folder: Path, key: str) -> None:
     seen = Path(f"/proc/{pid}/cmdline").read_bytes() + Path(f"/proc/{pid}/environ").read_bytes()
     assert key.encode() not in seen
@@ -247,99 +405,6 @@ def check_private(pid: int, folder: Path, key: str) -> None:
 def check_gone(pid: int, folder: Path) -> None:
     assert not Path(f"/proc/{pid}").exists()
     assert not folder.exists()
-
-
-class Cloud:
-    """A double of Bedrock's Converse, of Vertex and of Google's token service: keeps what it was asked."""
-
-    def __init__(self) -> None:
-        self.asked: list[tuple[str, str, Any]] = []
-
-    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        body = await request.text()
-        self.asked.append((request.path, request.headers.get("Authorization", ""), body))
-        if request.path == "/token":
-            return web.json_response({"access_token": "ya29.short-lived", "expires_in": 3600, "token_type": "Bearer"})
-        if request.path.endswith("/converse"):
-            said = {"output": {"message": {"role": "assistant", "content": [{"text": "From the cloud."}]}}}
-            usage = {"inputTokens": 1000, "outputTokens": 18, "totalTokens": 1018}
-            return web.json_response({**said, "stopReason": "end_turn", "usage": usage, "metrics": {"latencyMs": 1}})
-        content = {"role": "model", "parts": [{"text": "From the cloud."}]}
-        usage = {"promptTokenCount": 1000, "candidatesTokenCount": 18, "totalTokenCount": 1018}
-        return web.json_response({"candidates": [{"content": content, "finishReason": "STOP"}], "usageMetadata": usage})
-
-
-async def ask_cloud(bench: Bench, translator: LiteLLMTranslator, model: str, environ: dict[str, str]) -> Pass:
-    """Ask in the dialect of OpenAI's chat, on the account that the variables give."""
-    found = resolve_credentials(get_agent("opencode"), model, environ, Path("/nowhere"))
-    account = account_of(found, model)
-    assert account
-    gateway = await bench.gateway(Gateway(translator=Lent(translator)))
-    pass_ = gateway.admit(account, bench.ledger)
-    async with openai.AsyncOpenAI(base_url=f"{await bench.open(pass_)}/v1", api_key=pass_.token) as client:
-        answer = await client.chat.completions.create(
-            model=model.partition("/")[2], messages=[{"role": "user", "content": "hi"}]
-        )
-    assert answer.choices[0].message.content == "From the cloud."
-    return pass_
-
-
-@pytest.mark.parametrize(
-    ("keys", "authorization"),
-    [
-        ({"AWS_BEARER_TOKEN_BEDROCK": "bedrock-token-1"}, "Bearer bedrock-token-1"),
-        (
-            {"AWS_ACCESS_KEY_ID": "AKIAPLANTED", "AWS_SECRET_ACCESS_KEY": "planted-secret-1"},
-            "AWS4-HMAC-SHA256 Credential=AKIAPLANTED/",
-        ),
-    ],
-)
-async def test_bedrock_is_asked_with_a_token_or_with_a_signature(
-    bench: Bench, translator: LiteLLMTranslator, keys: dict[str, str], authorization: str
-) -> None:
-    cloud = Cloud()
-    environ = {**keys, "AWS_REGION": "eu-west-1", "BEDROCK_BASE_URL": await bench.provider(cloud.handle)}
-    await ask_cloud(bench, translator, "bedrock/amazon.nova-lite-v1:0", environ)
-    ((path, credential, body),) = cloud.asked
-    assert path == "/model/amazon.nova-lite-v1:0/converse"
-    assert credential.startswith(authorization)
-    assert "hi" in body
-    (made,) = bench.exchanges()
-    assert made["tokens"].items() >= {"input": 1000, "output": 18}.items()  # type: ignore[attr-defined]
-    text = bench.path.read_text()
-    assert not [value for value in keys.values() if value in text]
-
-
-async def test_vertex_is_asked_on_a_service_account(
-    bench: Bench, translator: LiteLLMTranslator, tmp_path: Path
-) -> None:
-    cloud = Cloud()
-    url = await bench.provider(cloud.handle)
-    private = rsa.generate_private_key(public_exponent=65537, key_size=2048).private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    account = {
-        "type": "service_account",
-        "project_id": "mine",
-        "private_key_id": "1",
-        "private_key": private.decode(),
-        "client_email": "agent@mine.example",
-        "token_uri": f"{url}/token",
-    }
-    file = tmp_path / "service-account.json"
-    file.write_text(json.dumps(account))
-    environ = {
-        "GOOGLE_APPLICATION_CREDENTIALS": str(file),
-        "GOOGLE_CLOUD_PROJECT": "mine",
-        "GOOGLE_CLOUD_LOCATION": "us-east5",
-        "VERTEX_BASE_URL": url,
-    }
-    await ask_cloud(bench, translator, "vertex/gemini-2.5-flash", environ)
-    (token_path, _, _), (path, credential, _) = cloud.asked
-    assert token_path == "/token"
-    assert path.endswith("/projects/mine/locations/us-east5/publishers/google/models/gemini-2.5-flash:generateContent")
-    assert credential == "Bearer ya29.short-lived"
-    assert "ya29.short-lived" not in bench.path.read_text()
 
 
 async def test_no_key_is_in_the_process_and_it_ends_with_its_gateway(

@@ -17,6 +17,7 @@ from benchflow.testing.model_server import ModelServer, Run, Say, Step, Think
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from aiohttp import web
     from tests.gateway.conftest import Bench
 
     from benchflow.agent.spec import Dialect
@@ -202,13 +203,21 @@ async def test_a_look_at_something_else_is_no_difference(bench: Bench, tmp_path:
 
 
 async def test_a_request_that_was_given_up_is_given_up_again(bench: Bench, tmp_path: Path) -> None:
-    async with ModelServer([Say("too late")], latency=3600) as slow:
-        gateway = await bench.gateway()
-        pass_ = gateway.admit(bench.account(slow.url, "anthropic"), bench.ledger)
-        agent = Agent(bench, pass_, await bench.open(pass_), "anthropic", stream=True)
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(agent.ask(agent.second("Never mind.", LATER, "x")), 0.2)
-        await pass_.close()
+    asked = asyncio.Event()
+
+    async def silent(request: web.BaseRequest) -> web.StreamResponse:
+        asked.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    gateway = await bench.gateway()
+    pass_ = gateway.admit(bench.account(await bench.provider(silent), "anthropic"), bench.ledger)
+    agent = Agent(bench, pass_, await bench.open(pass_), "anthropic", stream=True)
+    given_up = asyncio.create_task(agent.ask(agent.second("Never mind.", LATER, "x")))
+    await asked.wait()
+    given_up.cancel()
+    await asyncio.wait({given_up})
+    await pass_.close()
     await record(bench, "anthropic", stream=True)
     agent, _, ledger = await replaying(bench, "anthropic", tmp_path / "again.jsonl", stream=True)
     with pytest.raises(TimeoutError):

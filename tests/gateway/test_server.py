@@ -123,9 +123,10 @@ async def test_a_budget_can_be_shared_by_some(bench: Bench, model: ModelServer) 
 
 async def test_a_busy_provider_slows_down_everybody_and_fails_nobody(bench: Bench) -> None:
     running = most = refused = 0
+    full = asyncio.Event()
 
     async def handler(request: web.BaseRequest) -> web.Response:
-        """Takes four at a time."""
+        """Takes four at a time, and the first four only together."""
         nonlocal running, most, refused
         if running >= 4:
             refused += 1
@@ -134,6 +135,9 @@ async def test_a_busy_provider_slows_down_everybody_and_fails_nobody(bench: Benc
             )
         running += 1
         most = max(most, running)
+        if running == 4:
+            full.set()
+        await full.wait()
         await asyncio.sleep(0.01)
         running -= 1
         return web.json_response({"model": "m", "usage": {"input_tokens": 1, "output_tokens": 1}, "content": []})

@@ -20,6 +20,8 @@ CALLS = [
     ("POST", "/v1beta/models/g-2.5:generateContent", "gemini", "generate", "v1beta/models/g-2.5:generateContent"),
     ("POST", "/v1beta/models/g:countTokens", "gemini", "count", "v1beta/models/g:countTokens"),
     ("GET", "/v1beta/models", "gemini", "models", "v1beta/models"),
+    ("GET", "/v1/models/g-2.5", "gemini", "models", "v1/models/g-2.5"),
+    ("POST", "/v1/models/nova:0:generateContent", "gemini", "generate", "v1/models/nova:0:generateContent"),
 ]
 
 
@@ -46,6 +48,7 @@ def test_geminis_path_says_the_model_and_whether_to_stream() -> None:
         "/v1/embeddings",
         "/v1/fine_tuning/jobs",
         "/v1beta/models/m:embedContent",
+        "/v1beta/models/m:generateContent:countTokens",
         "/v1beta/tunedModels/m:generateContent",
         "/",
         "",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from glob import escape
@@ -42,6 +43,12 @@ class Account:
 
     def allows(self, model: str) -> bool:
         return self.models is None or any(fnmatchcase(model, pattern) for pattern in self.models)
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Everything of it that nobody may see."""
+        named = [value for name, value in self.parameters.items() if re.search("key|token|secret", name)]
+        return tuple(dict.fromkeys(secret.get_secret_value() for secret in (self.api_key, *named)))
 
     @property
     def identity(self) -> tuple[str, str]:

@@ -12,6 +12,7 @@ import logging
 import secrets
 import socket
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from aiohttp import web
@@ -83,7 +84,7 @@ class Pass:
             max_line_size=HEAD_LIMIT,
             max_field_size=HEAD_LIMIT,
         )
-        books.ledger.hide(self.token, books.account.api_key.get_secret_value())
+        books.ledger.hide(self.token, *books.account.secrets)
 
     @staticmethod
     def base_url(dialect: DialectName, port: int) -> str:
@@ -175,6 +176,8 @@ class Pass:
                 said = f"the model {question.model!r} is not one that this rollout was configured for"
                 raise Refusal(404, f"{said} (allow_models)")
             upstream = await self._router(route)
+            if upstream.free:  # what was recorded is without secrets, and is compared with this
+                question = replace(question, document=self._books.ledger.without_secrets(question.document))
         except Refusal as refusal:
             if refusal.status == 502:
                 self._books.tally.starved = refusal.message
@@ -182,16 +185,18 @@ class Pass:
             raise
         else:
             call = Call(route, request.method, visitor.query, list(request.headers.items()), question)
-            return await self._fly(request, Flight(call, upstream, self._books))
+            return await self._fly(request, call, upstream)
         finally:
             self._held -= held
 
-    async def _fly(self, request: web.BaseRequest, flight: Flight) -> web.StreamResponse:
-        try:
-            with self._books.tally.clock.waiting():
+    async def _fly(self, request: web.BaseRequest, call: Call, upstream: Upstream) -> web.StreamResponse:
+        # The clock runs for all of the time that the ledger says an exchange took.
+        with self._books.tally.clock.waiting():
+            flight = Flight(call, upstream, self._books)
+            try:
                 return await flight.answer(request)
-        finally:
-            flight.land(closed=self._closed)
+            finally:
+                flight.land(closed=self._closed)
 
     def _check_open(self, dialect: Dialect, model: str) -> None:
         """Raises Refusal when nothing more is to be sent."""

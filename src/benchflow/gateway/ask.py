@@ -39,6 +39,11 @@ def resolve_model(model: str, environ: Mapping[str, str]) -> Upstream:
     if not name:
         raise ConfigError(f"the model {model!r} does not tell its provider", hint=f"write provider/{model}")
     provider = get_provider(name)
+    if not provider.dialects:
+        raise ConfigError(
+            f"the model {model!r} cannot be a judge: {name} is only reached through the gateway",
+            hint="take a judge of another provider",
+        )
     key = next((environ[var] for var in provider.keys if environ.get(var)), "")
     if not key:
         raise ConfigError(f"the model {model!r} needs {' or '.join(provider.keys)}, which is not set")

@@ -69,7 +69,12 @@ class Capture:
     @property
     def ended(self) -> bool:
         """Whether a stream said that it had ended; what is not a stream ends with its last byte."""
-        return self._sse is None or bool(self._fold and self._fold.ended)
+        return self._sse is None or self.said_end
+
+    @property
+    def said_end(self) -> bool:
+        """Whether a stream of events said that it had ended."""
+        return bool(self._fold and self._fold.ended)
 
     def document(self) -> Json | None:
         """The answer put together, or None when it is not one of this dialect, or too large."""

@@ -14,7 +14,7 @@ from benchflow.gateway.headers import tokens_of
 from benchflow.gateway.refusal import Refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from benchflow.agent.spec import Dialect as DialectName
     from benchflow.gateway.dialects.base import Dialect, Route
@@ -27,6 +27,10 @@ HELD_LIMIT = 256 * 1024 * 1024
 
 BODY_TIMEOUT = 120.0
 """Seconds that a request's body may take to arrive."""
+
+
+_MARKS: Mapping[str, DialectName] = {"anthropic-version": "anthropic", "x-goog-api-key": "gemini"}
+"""Headers by which clients tell their dialect where several have the same path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +46,10 @@ def greet(request: web.BaseRequest, dialects: Sequence[DialectName]) -> Visitor:
     """The dialect of a request, known or guessed, so that whatever follows is said in its words."""
     target, _, query = request.raw_path.partition("?")
     path = normal_path(target)
-    preferred = ("anthropic", *dialects) if "anthropic-version" in request.headers else tuple(dialects)
-    route = find_route(request.method, path, preferred)
-    return Visitor(route.dialect if route else guess_dialect(path, preferred), path, query)
+    marked = [dialect for header, dialect in _MARKS.items() if header in request.headers]
+    others = [dialect for dialect in dialects if dialect not in _MARKS.values()]
+    route = find_route(request.method, path, (*marked, *others))
+    return Visitor(route.dialect if route else guess_dialect(path, (*marked, *dialects)), path, query)
 
 
 def check_token(request: web.BaseRequest, visitor: Visitor, token: str) -> None:

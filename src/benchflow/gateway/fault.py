@@ -13,6 +13,8 @@ from benchflow.gateway.verdict import read_error
 from benchflow.trajectory.redact import MASK
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from benchflow.gateway.upstream import Reply
     from benchflow.gateway.verdict import ProviderError
 
@@ -31,16 +33,16 @@ class Fault:
     error: ProviderError
 
 
-async def read_fault(reply: Reply, key: str) -> Fault:
-    """Read an error to its end. The key, which some providers repeat, is masked in it. Raises UpstreamError."""
+async def read_fault(reply: Reply, secrets: Iterable[str]) -> Fault:
+    """Read an error to its end. A key, which some providers repeat, is masked in it. Raises UpstreamError."""
     raw = await _read(reply)
     headers = CIMultiDict(reply.headers)
     try:
         body = decode(raw, headers.get("content-encoding", ""), limit=ERROR_LIMIT)
     except UndecodableError:
         body = b""
-    if key and key.encode() in body:
-        raw = body = body.replace(key.encode(), MASK.encode())
+    for secret in (one.encode() for one in secrets if one and one.encode() in body):
+        raw = body = body.replace(secret, MASK.encode())
         for name in ("content-encoding", "content-length"):
             headers.popall(name, None)
     return Fault(reply.status, headers, raw, body, read_error(body))

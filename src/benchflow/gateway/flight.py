@@ -98,12 +98,12 @@ class Flight:
             request.protocol.force_close()
             return self._response
         except ClientLeft:
-            self.record.ended = "left"
+            self.record.ended = self._left()
             assert self._response is not None
             request.protocol.force_close()
             return self._response
         except asyncio.CancelledError:
-            self.record.ended = "left"
+            self.record.ended = self._left()
             raise
 
     async def _attempts(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -147,7 +147,7 @@ class Flight:
     async def _error(self, reply: Reply, began: float) -> tuple[web.Response | None, float]:
         """The answer to an error of the provider, or None and the seconds to wait before the next attempt."""
         account, model = self._books.account, self._call.question.model
-        fault = await read_fault(reply, account.api_key.get_secret_value())
+        fault = await read_fault(reply, account.secrets)
         configured = bool(model) and model == account.model
         verdict = judge(fault.status, fault.headers, fault.error, model=model, configured=configured)
         if verdict == "busy":
@@ -207,6 +207,10 @@ class Flight:
         await _to_client(response.write_eof())
         self.record.ended = "complete" if capture.ended or not self._call.question.stream else "broken"
         return response
+
+    def _left(self) -> str:
+        """How an exchange ended whose client hung up: some do as soon as they have read the last event."""
+        return "complete" if self._capture and self._capture.said_end else "left"
 
     def _own(self, status: int, message: str, *, keep_status: bool = False) -> web.Response:
         if not keep_status:

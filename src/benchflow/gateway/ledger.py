@@ -6,11 +6,14 @@ was killed. Of bodies larger than `BODY_LIMIT`, and of all bodies once `LEDGER_L
 
 from __future__ import annotations
 
+import base64
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
+from urllib.parse import quote
 
 from benchflow.trajectory.reader import read_events
+from benchflow.trajectory.redact import Redactor
 from benchflow.trajectory.writer import TrajectoryWriter
 
 if TYPE_CHECKING:
@@ -64,10 +67,14 @@ class Exchange:
 
 
 class Ledger:
-    """The ledger of one rollout, perhaps of several passes. Raises BenchflowError when it cannot be written."""
+    """The ledger of one rollout, perhaps of several passes. Raises BenchflowError when it cannot be written.
+
+    None of `secrets` reaches the file, neither as it is nor as it stands in a URL or in base64.
+    """
 
     def __init__(self, path: Path, *, secrets: Iterable[str] = ()) -> None:
-        self._writer = TrajectoryWriter(path, secrets=secrets)
+        self._secrets = [form for secret in secrets for form in _forms(secret)]
+        self._writer = TrajectoryWriter(path, secrets=self._secrets)
         self._ids = 0
         self._kept = 0
 
@@ -77,7 +84,13 @@ class Ledger:
 
     def hide(self, *secrets: str) -> None:
         """Keep these out of everything that is written from now on."""
-        self._writer.hide(*secrets)
+        forms = [form for secret in secrets for form in _forms(secret)]
+        self._secrets += forms
+        self._writer.hide(*forms)
+
+    def without_secrets(self, document: Json) -> Json:
+        """A document as it would be written."""
+        return cast("Json", Redactor(self._secrets).value(document))
 
     def next_id(self) -> int:
         self._ids += 1
@@ -94,6 +107,19 @@ class Ledger:
 
     def close(self) -> None:
         self._writer.close()
+
+
+def _forms(secret: str) -> Iterator[str]:
+    """A secret in the ways in which it is commonly written. In base64 there are three, by the place where it begins."""
+    if not secret:
+        return
+    yield secret
+    yield quote(secret, safe="")
+    data = secret.encode("utf-8", "surrogatepass")
+    for before in range(3):
+        whole = base64.b64encode(b"\0" * before + data).decode()
+        begin = (0, 2, 3)[before]
+        yield whole[begin : len(whole) - (0, 3, 2)[(before + len(data)) % 3]]
 
 
 def read_exchanges(path: Path) -> Iterator[Json]:

@@ -20,6 +20,7 @@ from benchflow.gateway.admission import Pass
 from benchflow.gateway.alarm import Alarm
 from benchflow.gateway.books import Books
 from benchflow.gateway.budget import Budget, Limits
+from benchflow.gateway.courtesy import Courtesy
 from benchflow.gateway.line import Line
 from benchflow.gateway.price import load_prices
 from benchflow.gateway.refusal import Refusal
@@ -137,7 +138,7 @@ class Gateway:
         if missing := self._translator.missing(account):
             raise Refusal(400, f"{speaks}: {missing}")
         if route.operation != "generate":
-            raise Refusal(404, f"{speaks}, and only answers of models can be translated")
+            return Courtesy(account)
         try:
             return await self._translator.upstream(account)
         except ModelError as error:

@@ -207,6 +207,7 @@ class Location:
             allowed=self._config.allow_models,
             gateway=self._gateway,
             budgets=self._budgets,
+            secrets=self.record.secrets,
         )
         await self.wire.open()
         around = Surroundings(

@@ -37,7 +37,7 @@ class Wire:
     """A pass for each role of one rollout. `open` it once, then `close` it.
 
     `limits` are the rollout's own; `budgets` are charged too, and may end it. Without a `gateway` it opens one, and
-    closes it at the end.
+    closes it at the end. `secrets` are kept out of the ledger, beside the credentials.
     """
 
     def __init__(
@@ -50,13 +50,14 @@ class Wire:
         allowed: Sequence[str] = (),
         gateway: Gateway | None = None,
         budgets: Sequence[Budget] = (),
+        secrets: Sequence[str] = (),
     ) -> None:
         self.tally = Tally(limits)
         self.total = self.tally
         """What `usage` tells: for a branch that its rollout goes on as, all of the rollout's."""
         self._budgets = budgets
         self._sandbox = sandbox
-        self._ledger = Ledger(ledger)
+        self._ledger = Ledger(ledger, secrets=secrets)
         self._note = note
         self._allowed = allowed
         self._own = Gateway(translator=LiteLLMTranslator()) if gateway is None else None

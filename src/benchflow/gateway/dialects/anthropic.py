@@ -29,6 +29,8 @@ _ERRORS = {
     529: "overloaded_error",
 }
 
+_STATUS = {kind: status for status, kind in _ERRORS.items()}
+
 _MODELS = re.compile(r"(?:/v1)?/models(?:/(?P<model>[^/]+))?")
 
 
@@ -85,6 +87,11 @@ class Anthropic:
         ended = {key: document.get(key) for key in ("stop_reason", "stop_sequence")}
         yield event("message_delta", delta=ended, usage=usage)
         yield event("message_stop")
+
+
+def status_of(error: Json) -> int:
+    """The HTTP status of an error that came as an event of a stream."""
+    return _STATUS.get(text(error, "error", "type"), 500)
 
 
 _GROWING = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}

@@ -28,11 +28,12 @@ _ERRORS = {
     504: "DEADLINE_EXCEEDED",
 }
 
+# Some clouds put versions behind their models: nova-lite-v1:0
 _CALL = re.compile(
-    r"/(?P<version>v1|v1beta|v1alpha)/models/(?P<model>[^/:]+):"
+    r"/(?P<version>v1|v1beta|v1alpha)/models/(?P<model>[^/:]+(?::[0-9]\w*)*):"
     r"(?P<verb>generateContent|streamGenerateContent|countTokens)"
 )
-_MODELS = re.compile(r"/(?P<version>v1beta|v1alpha)/models(?P<model>(?:/[^/:]+)?)")
+_MODELS = re.compile(r"/(?P<version>v1|v1beta|v1alpha)/models(?P<model>(?:/[^/:]+)?)")
 
 
 class Gemini:

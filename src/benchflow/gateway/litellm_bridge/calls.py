@@ -10,6 +10,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
+from benchflow.gateway.litellm_bridge import gemini
 from benchflow.gateway.refusal import Refusal
 from benchflow.gateway.sse import Event, json_event
 
@@ -40,16 +41,22 @@ _ALLOWED: Mapping[Dialect, frozenset[str]] = {
 _MODEL = re.compile(r"(?!.*\.\.)[A-Za-z0-9][A-Za-z0-9_.:@/-]*")
 
 
-def arguments(dialect: Dialect, body: Json, model: str) -> dict[str, Any]:
-    """What a request becomes. Raises Refusal for a model whose name could lead elsewhere."""
+def is_geminis_own(dialect: Dialect, prefix: str, model: str) -> bool:
+    """Whether a request of Gemini's goes to a Gemini: then nothing of it need be translated."""
+    return dialect == "gemini" and prefix == "vertex_ai" and model.startswith("gemini")
+
+
+def arguments(dialect: Dialect, body: Json, model: str, *, own: bool = False) -> dict[str, Any]:
+    """What a request becomes; `own` is what `is_geminis_own` says. Raises Refusal for what cannot be translated,
+    and for a model whose name could lead elsewhere."""
     if not _MODEL.fullmatch(model):
         raise Refusal(400, f"{model!r} is not the name of a model")
+    if dialect == "gemini" and not own:
+        return gemini.to_chat(body)
     passed = {key: value for key, value in body.items() if key in _ALLOWED[dialect] and value is not None}
-    if dialect == "openai-responses":
-        passed = _plain_tools(passed)
     if dialect == "gemini":
-        passed |= _gemini(body)
-    return passed
+        return passed | _geminis(body)
+    return _plain_tools(passed) if dialect == "openai-responses" else passed
 
 
 def _plain_tools(passed: dict[str, Any]) -> dict[str, Any]:
@@ -59,13 +66,13 @@ def _plain_tools(passed: dict[str, Any]) -> dict[str, Any]:
     return {**passed, "tools": [tool for tool in tools if isinstance(tool, dict) and tool.get("type") == "function"]}
 
 
-def _gemini(body: Json) -> dict[str, Any]:
+def _geminis(body: Json) -> dict[str, Any]:
     names = {"generationConfig": "config", "systemInstruction": "systemInstruction", "toolConfig": "toolConfig"}
     found = {ours: body[theirs] for theirs, ours in names.items() if body.get(theirs) is not None}
     return {**found, "tools": body["tools"]} if isinstance(body.get("tools"), list) else found
 
 
-async def ask(litellm: Any, dialect: Dialect, given: Mapping[str, Any], *, stream: bool) -> Any:
+async def ask(litellm: Any, dialect: Dialect, given: Mapping[str, Any], *, stream: bool, own: bool = False) -> Any:
     """Call LiteLLM; the answer is whole, or something to iterate over. Raises what it raises."""
     match dialect:
         case "anthropic":
@@ -74,14 +81,15 @@ async def ask(litellm: Any, dialect: Dialect, given: Mapping[str, Any], *, strea
             return await litellm.acompletion(**given, stream=stream)
         case "openai-responses":
             return await litellm.aresponses(**given, stream=stream)
+        case "gemini" if own:
+            genai = litellm.google_genai
+            return await (genai.agenerate_content_stream if stream else genai.agenerate_content)(**given)
         case "gemini":
-            # Its streams report no usage, so that one is made of the whole answer.
-            answer = await litellm.google_genai.agenerate_content(**given)
-            return _once(answer) if stream else answer
-
-
-async def _once(answer: Any) -> AsyncIterator[Any]:
-    yield answer
+            more = {"stream": True, "stream_options": {"include_usage": True}} if stream else {}
+            answer = await litellm.acompletion(**given, **more)
+            if stream:
+                return gemini.stream_from_chat(_document(chunk) async for chunk in answer)
+            return gemini.from_chat(_document(answer))
 
 
 def whole(answer: Any) -> bytes:

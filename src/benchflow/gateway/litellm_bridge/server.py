@@ -19,14 +19,20 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
+from benchflow.gateway.dialects.anthropic import status_of
+from benchflow.gateway.dialects.base import text
 from benchflow.gateway.dialects.table import find_route, normal_path
 from benchflow.gateway.headers import tokens_of
-from benchflow.gateway.litellm_bridge.calls import arguments, ask, pieces, whole
+from benchflow.gateway.litellm_bridge.bare import keep_no_books, raise_errors
+from benchflow.gateway.litellm_bridge.calls import arguments, ask, is_geminis_own, pieces, whole
 from benchflow.gateway.litellm_bridge.fence import Fence
 from benchflow.gateway.refusal import Refusal
+from benchflow.gateway.sse import SseParser, json_event
 
 if TYPE_CHECKING:
-    from benchflow.gateway.dialects.base import Route
+    from collections.abc import AsyncIterator
+
+    from benchflow.gateway.dialects.base import Json, Route
 
 UPSTREAM = "x-benchflow-upstream"
 """The header that says which provider to ask: {"prefix": LiteLLM's name of its kind, "base_url": where it is}.
@@ -38,6 +44,23 @@ READY = b"ready\n"
 """What the process writes to its standard output when it can be asked."""
 
 BODY_LIMIT = 256 * 1024 * 1024
+
+_OPENING = {
+    "message_start", "content_block_start",
+    "response.created", "response.in_progress", "response.output_item.added", "response.content_part.added",
+}  # fmt: skip
+"""Events that have nothing in them yet."""
+
+
+_WAITS = ("retry-after", "retry-after-ms")
+
+
+class StreamError(Exception):
+    """A stream that has nothing but an error in it."""
+
+    def __init__(self, error: Json) -> None:
+        super().__init__(text(error, "error", "message"))
+        self.status_code = status_of(error)
 
 
 class Bridge:
@@ -54,29 +77,35 @@ class Bridge:
         try:
             body = await request.json()
             stream = bool(body.get("stream")) if route.stream is None else route.stream
-            given = self._given(request, route, body)
-            answer = await ask(self._litellm, route.dialect.name, given, stream=stream)
+            upstream = json.loads(request.headers[UPSTREAM])
+            own = is_geminis_own(route.dialect.name, upstream["prefix"], route.model)
+            given = self._given(request, route, body, upstream, own=own)
+            answer = await ask(self._litellm, route.dialect.name, given, stream=stream, own=own)
+            if not stream:
+                return web.Response(body=whole(answer), content_type="application/json")
+            rest = pieces(route.dialect.name, answer)
+            opening = await _opening(rest)
         except Refusal as refusal:
             return web.json_response(route.dialect.error(refusal.status, refusal.message), status=refusal.status)
         except Exception as error:  # noqa: BLE001 - whatever LiteLLM raises is an answer to the client
-            return self._failed(route, error)
-        if not stream:
-            return web.Response(body=whole(answer), content_type="application/json")
+            return _failed(route, error)
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
-        async for piece in pieces(route.dialect.name, answer):
+        await response.write(opening)
+        async for piece in _to_its_end(route, rest):
             await response.write(piece)
         return response
 
-    def _given(self, request: web.Request, route: Route, body: dict[str, Any]) -> dict[str, Any]:
-        upstream = json.loads(request.headers[UPSTREAM])
+    def _given(
+        self, request: web.Request, route: Route, body: dict[str, Any], upstream: dict[str, Any], *, own: bool
+    ) -> dict[str, Any]:
         for url in (upstream["base_url"], *upstream.get("hosts", ())):
             self._fence.allow(url)
         model = route.model or str(body.get("model", ""))
         (key,) = tokens_of(request.headers, "")
         parameters = upstream.get("parameters", {})
         return {
-            **arguments(route.dialect.name, body, model),
+            **arguments(route.dialect.name, body, model, own=own),
             "model": f"{upstream['prefix']}/{model}",
             "api_base": upstream["base_url"],
             **({} if key in parameters.values() else {"api_key": key}),
@@ -85,22 +114,73 @@ class Bridge:
             **parameters,
         }
 
-    def _failed(self, route: Route, error: Exception) -> web.Response:
-        found = getattr(error, "status_code", None)
-        status = found if isinstance(found, int) and 400 <= found < 600 else 500
-        headers = getattr(getattr(error, "response", None), "headers", None) or {}
-        kept = {name: headers[name] for name in ("retry-after", "retry-after-ms") if name in headers}
-        return web.json_response(route.dialect.error(status, str(error)), status=status, headers=kept)
+
+def _failed(route: Route, error: Exception) -> web.Response:
+    return web.json_response(_said(route, error), status=_status(error), headers=_asked_to_wait(error))
+
+
+def _asked_to_wait(error: BaseException | None) -> dict[str, str]:
+    """The provider's headers that say when to come back, with the error or with what it was made of."""
+    while error is not None:
+        places = (
+            getattr(getattr(error, "response", None), "headers", None),
+            getattr(error, "litellm_response_headers", None),
+            getattr(error, "headers", None),
+        )
+        for headers in places:
+            kept = {name: str(headers[name]) for name in _WAITS if headers and name in headers}
+            if kept:
+                return kept
+        error = error.__cause__ or error.__context__
+    return {}
+
+
+async def _opening(stream: AsyncIterator[bytes]) -> bytes:
+    """A stream up to its first event with something in it: before, LiteLLM may not have asked the provider yet.
+
+    Raises StreamError when that is an error.
+    """
+    begun, parser = b"", SseParser()
+    async for piece in stream:
+        begun += piece
+        for event in parser.feed(piece):
+            if event.name == "error":
+                raise StreamError(json.loads(event.data))
+            if event.name not in _OPENING:
+                return begun
+    return begun
+
+
+async def _to_its_end(route: Route, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """What is left of a stream; one that fails ends with an event that says so, and not as complete."""
+    try:
+        async for piece in rest:
+            yield piece
+    except Exception as error:  # noqa: BLE001 - whatever LiteLLM raises is an answer to the client
+        yield json_event(_said(route, error), "error").to_bytes()
+
+
+def _said(route: Route, error: Exception) -> Json:
+    """An error in the words of the dialect, without the places in LiteLLM's source where it happened."""
+    return route.dialect.error(_status(error), str(error).partition("\nTraceback ")[0])
+
+
+def _status(error: Exception) -> int:
+    found = getattr(error, "status_code", None)
+    return found if isinstance(found, int) and 400 <= found < 600 else 500
 
 
 def load() -> Any:
     """LiteLLM, quiet, and with everything off that is not translation."""
+    keep_no_books()
     warnings.simplefilter("ignore")
     logging.disable(logging.CRITICAL)
     litellm: Any = importlib.import_module("litellm")
     importlib.import_module("litellm.google_genai")
+    raise_errors()
     litellm.telemetry = False
     litellm.drop_params = True
+    litellm.modify_params = True  # thoughts that a dialect cannot repeat are not demanded by the next
     litellm.suppress_debug_info = True
     return litellm
 

@@ -39,6 +39,12 @@ _PASSED = ("PATH", "HOME", "LANG", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR", "R
            "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")  # fmt: skip
 """Variables that the process gets. No key is among them."""
 
+_SETTINGS = {
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+    "ANTHROPIC_MESSAGES_MAX_DETACHED_STREAM_DRAINS": "0",
+}
+"""Variables by which LiteLLM is told to fetch no prices, and to ask on for nobody who has left."""
+
 _PREFIXES: Mapping[Dialect, str] = {
     "anthropic": "anthropic",
     "gemini": "gemini",
@@ -107,7 +113,7 @@ class LiteLLMTranslator:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable, "-I", "-m", "benchflow.gateway.litellm_bridge.server", str(path),
                 stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=errors,
-                cwd=folder, env={**env, "LITELLM_LOCAL_MODEL_COST_MAP": "True"},
+                cwd=folder, env={**env, **_SETTINGS},
             )  # fmt: skip
         assert self._process.stdout is not None
         try:
