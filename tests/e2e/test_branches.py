@@ -174,13 +174,15 @@ def exchanged(folder: Path) -> int:
     return sum(exchange["tokens"] is not None for exchange in kept)
 
 
-@pytest.mark.needs("local")
-async def test_a_branch_may_have_another_model(make_task: MakeTask, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("backend", ON)
+async def test_a_branch_may_have_another_model(
+    make_task: MakeTask, monkeypatch: pytest.MonkeyPatch, backend: str
+) -> None:
     async with ModelServer([Run("echo 1 > /app/answer"), Say("Done.")]) as server, backends_in_use():
         monkeypatch.setenv("OPENAI_API_KEY", "sk-stand-in-1")
         monkeypatch.setenv("OPENAI_BASE_URL", server.url + "/v1")
         scene = Scene.single("goose", "openai/gpt-5.5")
-        rollout = Rollout(config(make_task(files={"tests/test.sh": TEST}), scene))
+        rollout = Rollout(config(make_task(files={"tests/test.sh": TEST}), scene, backend=backend))
         await rollout.setup()
         try:
             await rollout.start()
@@ -211,12 +213,12 @@ class Watcher:
         pass
 
 
-@pytest.mark.needs("local")
-async def test_cancelling_leaves_no_branch(make_task: MakeTask) -> None:
+@pytest.mark.parametrize("backend", ON)
+async def test_cancelling_leaves_no_branch(make_task: MakeTask, backend: str) -> None:
     scene = Scene([Role("agent", "python3 /opt/agents.py hanging")], [Turn("agent", best_of=3)])
     watcher = Watcher("agent_execution")
     async with backends_in_use():
-        rollout = Rollout(config(make_task(), scene), observer=watcher)
+        rollout = Rollout(config(make_task(), scene, backend=backend), observer=watcher)
         running = asyncio.create_task(rollout.run())
         await watcher.reached.wait()
         await asyncio.sleep(0.5)
@@ -224,22 +226,22 @@ async def test_cancelling_leaves_no_branch(make_task: MakeTask) -> None:
         with pytest.raises(asyncio.CancelledError):
             await running
         names = [rollout.record.folder.name, *(branch["folder"] for branch in rollout.record.result.branches)]
-        left = [info for info in await get_backend("local").list() if any(info.rollout in name for name in names)]
+        left = [info for info in await get_backend(backend).list() if any(info.rollout in name for name in names)]
     assert not left
     assert (rollout.record.folder.path / "result.json").exists()
     for branch in rollout.record.result.branches:
         assert (rollout.record.folder.path / branch["folder"] / "result.json").exists()
 
 
-@pytest.mark.needs("local")
-async def test_the_best_of_one_role_among_several(make_task: MakeTask) -> None:
+@pytest.mark.parametrize("backend", ON)
+async def test_the_best_of_one_role_among_several(make_task: MakeTask, backend: str) -> None:
     ask = """$ echo b says $N; echo '{"to": "a", "content": "Draw one."}' > /app/.outbox/a.json"""
     tell = """$ echo '{"to": "b", "content": "drawn"}' > /app/.outbox/b.json"""
     scene = Scene(
         [Role("a", SHELL), Role("b", SHELL)],
         [Turn("b", ask), Turn("a", f"{DRAW}\n{tell}", best_of=2), Turn("b", "$ echo b again says $N")],
     )
-    result = await bf.run(config(make_task(files={"tests/test.sh": TEST}), scene))
+    result = await bf.run(config(make_task(files={"tests/test.sh": TEST}), scene, backend=backend))
     assert result.error is None, result.error
     assert result.reward == max(branch["reward"] for branch in result.branches)
     _, drawn, again = prompts_of(result)

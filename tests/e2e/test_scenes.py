@@ -15,7 +15,9 @@ from benchflow.errors import ConfigError
 from benchflow.rollout.config import RolloutConfig
 from benchflow.rollout.plan import make_plan
 from benchflow.rollout.scene import Role, Scene, Turn
+from benchflow.sandbox.base import FileData
 from benchflow.sandbox.registry import backends_in_use
+from benchflow.service.start import build_service_hooks
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -70,6 +72,7 @@ def prompts(result: RolloutResult) -> list[dict[str, Any]]:
 CODER_BEGINS = r"""
 $ id -un; umask; echo $N$HELPFUL; ls /tests /solution /logs/trajectories
 $ (while :; do cat /solution/* /logs/trajectories/*/* >> /tmp/seen; sleep 0.02; done) >/dev/null 2>&1 &
+$ (while :; do cat /app/.outbox/*; sleep 0.02; done) >/tmp/mail 2>/dev/null &
 $ mkdir -p shared; echo mine > shared/file; echo 'exit 0' > shared/open; chmod 666 shared/open; touch "$HOME/private"
 $ SECRET_OF_CODER=hidden sleep 600 >/dev/null 2>&1 &
 $ printf '{"to": "reviewer", "content": "Look at shared/file."}' > /app/.outbox/reviewer.json
@@ -85,9 +88,11 @@ $ printf '{"to": "coder", "content": "Rename it."}' > /app/.outbox/coder.json
 HELPER_EDITS = r"""
 $ id -un; echo $HELPFUL; echo ours >> shared/file; mv shared/file shared/renamed
 $ ls /solution; ls /logs/trajectories/reviewer; ls /home/agent-reviewer
+$ printf '{"content": "Between us."}' > /app/.outbox/reviewer.json; sleep 0.3
 """
 CODER_ENDS = r"""
 $ echo $N; echo back >> shared/renamed; cat shared/renamed; touch done; ls -A .out*; cat /tmp/seen
+$ cd .out*; echo own > own; until grep -q own /tmp/mail; do sleep 0.02; done; rm own; grep -c Between /tmp/mail
 """
 
 
@@ -129,8 +134,9 @@ async def test_roles_are_users_of_their_own(make_task: MakeTask, environment: st
     assert edits.startswith("agent-helper\nyes\n")
     assert edits.count("Permission denied") + edits.count("No such file") == 3, edits
 
-    # It is the same process as in its first turn, and what it left running saw nothing while the reviewer could.
-    assert ends == "2\nmine\nours\nback\n"
+    # It is the same process as in its first turn, and what it left running saw nothing of what the others could.
+    assert ends == "2\nmine\nours\nback\n0\n"
+    assert [data["content"] for data in notes(result, "message not delivered")] == ["Between us."]
     last = prompts(result)[-1]
     assert [(part["source"], part.get("role")) for part in last["parts"]] == [("message", "reviewer"), ("scene", None)]
     assert last["prompt"].startswith('<message from="reviewer"')
@@ -161,13 +167,14 @@ async def test_one_user_for_all_is_said_and_hides_no_solution(make_task: MakeTas
             await make_plan(config(make_task(), Scene(told, turns), sandbox_user=None))
 
 
-@pytest.mark.needs("local")
-async def test_what_the_image_has_can_be_locked(make_task: MakeTask) -> None:
+@pytest.mark.parametrize("environment", BACKENDS)
+async def test_what_the_image_has_can_be_locked(make_task: MakeTask, environment: str) -> None:
     async def plant(sandbox: bf.Sandbox) -> None:
         await sandbox.exec("mkdir /tests /open && touch /tests/x /open/x /secret && chmod 777 /tests", user=0)
 
     scene = Scene.single(SHELL, prompts=["$ id -un; cat /tests/x; cat /secret; ls /open"])
-    result = await bf.run(config(make_task(), scene, pre_agent_hooks=[plant], lockdown_paths=["/tests", "/secret"]))
+    locked = {"pre_agent_hooks": [plant], "lockdown_paths": ["/tests", "/secret"]}
+    result = await bf.run(config(make_task(), scene, environment=environment, **locked))
     assert result.error is None, result.error
     (answer,) = said(result)
     assert answer.startswith("agent\n")
@@ -175,12 +182,12 @@ async def test_what_the_image_has_can_be_locked(make_task: MakeTask) -> None:
     assert "x\n" in answer
 
 
-@pytest.mark.needs("local")
-async def test_the_oracle_among_agents_shows_them_nothing(make_task: MakeTask) -> None:
+@pytest.mark.parametrize("environment", BACKENDS)
+async def test_the_oracle_among_agents_shows_them_nothing(make_task: MakeTask, environment: str) -> None:
     roles = [Role("solver", "oracle"), Role("watcher", SHELL)]
     spy = "$ (while :; do cat /solution/solve.sh >> /tmp/seen; done) >/dev/null 2>&1 &"
     turns = [Turn("watcher", spy), Turn("solver"), Turn("watcher", "$ cat /tmp/seen; ls /solution")]
-    result = await bf.run(config(make_task(), Scene(roles, turns)))
+    result = await bf.run(config(make_task(), Scene(roles, turns), environment=environment))
     assert result.error is None, result.error
     assert result.passed
     assert "touch" not in said(result)[-1]
@@ -195,10 +202,11 @@ $ cd .outbox; printf '{"to": "coder", "content": "x"}' > helper.json
 $ cd .outbox; printf 'x' > "$(printf 'new\nline')"; printf '{"content": "x"}' > victim.json; ln victim.json again.json
 """
 VICTIM = r"""
-$ printf '{"content": "x"}' > open.json
+$ printf '{"content": "x"}' > open.json; printf '{"content": "a draft"}' > closed.json; chmod 644 closed.json
 """
 FORGER = r"""
 $ printf '{"content": "forged"}' > open.json && mv open.json .outbox/coder.json
+$ mv closed.json .outbox/squatter.json
 $ printf '{"from": "victim", "content": "forged"}' > .outbox/victim.json
 $ printf '[{"content": "one"}, {"to": "helper", "content": "two"}]' > .outbox/helper.json
 $ printf '{"content": "open"}' > .outbox/forger.json; chmod 666 .outbox/forger.json
@@ -208,8 +216,8 @@ $ mv .outbox box; ln -s "$HOME" .outbox; printf '{"content": "x"}' > "$HOME/code
 """
 
 
-@pytest.mark.needs("local")
-async def test_a_hostile_outbox_harms_nobody(make_task: MakeTask) -> None:
+@pytest.mark.parametrize("environment", BACKENDS)
+async def test_a_hostile_outbox_harms_nobody(make_task: MakeTask, environment: str) -> None:
     roles = [Role(name, SHELL) for name in ("coder", "victim", "forger", "helper", "squatter")]
     turns = [
         Turn("coder", HOSTILE),
@@ -222,7 +230,8 @@ async def test_a_hostile_outbox_harms_nobody(make_task: MakeTask) -> None:
     ]
     toml = '[environment]\nworkdir = "/srv/work"\n'
     test = "#!/bin/sh\nls -A /srv/work; echo 1 > /logs/verifier/reward.txt\n"
-    result = await bf.run(config(make_task(toml, {"tests/test.sh": test}), Scene(roles, turns)))
+    task = make_task(toml, {"tests/test.sh": test})
+    result = await bf.run(config(task, Scene(roles, turns), environment=environment))
     assert result.error is None, result.error
     assert result.passed
     refused = {(data["file"], data.get("from")): data["reason"] for data in notes(result, "message refused")}
@@ -239,10 +248,8 @@ async def test_a_hostile_outbox_harms_nobody(make_task: MakeTask) -> None:
         "helper.json, squatter.json",
         ("victim.json", "coder"): "it has another name elsewhere",
         ("again.json", "coder"): "it has another name elsewhere",
-        (
-            "coder.json",
-            "victim",
-        ): "others could have written it; write it in the outbox itself, and open to nobody else",
+        ("coder.json", "victim"): "it lay in the outbox of forger",
+        ("squatter.json", "victim"): "it lay in the outbox of forger",
         ("victim.json", "forger"): "it says that it is from 'victim', which it is not",
         (
             "forger.json",
@@ -259,13 +266,14 @@ async def test_a_hostile_outbox_harms_nobody(make_task: MakeTask) -> None:
     assert "forged" not in json.dumps(prompts(result)).replace(json.dumps(FORGER)[1:-1], "")
     assert by_role["coder"]["prompt"].count("was not delivered") == 10
     assert by_role["forger"]["prompt"].count("was not delivered") == 2
+    assert by_role["victim"]["prompt"].count("was not delivered") == 2
     helped = next(one for one in prompts(result) if one["scene_role"] == "helper")
     assert [part["source"] for part in helped["parts"]][:2] == ["message", "message"]
     assert (result.rollout_dir / "verifier" / "test-stdout.txt").read_text().strip() == ""
 
 
-@pytest.mark.needs("local")
-async def test_an_outbox_that_is_swapped_all_the_time_harms_nothing(make_task: MakeTask) -> None:
+@pytest.mark.parametrize("environment", BACKENDS)
+async def test_an_outbox_that_is_swapped_all_the_time_harms_nothing(make_task: MakeTask, environment: str) -> None:
     look = "find / -xdev -perm -2 ! -type l ! -path '/app/*' ! -path '/tmp*' ! -path '/proc/*' ! -path '/dev/*' | sort"
 
     seen: list[str] = []
@@ -278,7 +286,7 @@ async def test_an_outbox_that_is_swapped_all_the_time_harms_nothing(make_task: M
         [Role("coder", SHELL), Role("reviewer", SHELL, access="read")],
         [Turn("coder", swap), *[Turn("reviewer", "$ touch x"), Turn("coder", f"$ {look}")] * 3],
     )
-    result = await bf.run(config(make_task(), scene, pre_agent_hooks=[before]))
+    result = await bf.run(config(make_task(), scene, environment=environment, pre_agent_hooks=[before]))
     assert result.error is None, result.error
     reasons = {data["reason"] for data in notes(result, "message refused")}
     assert reasons <= {"the outbox itself was removed or replaced, or could not be read"}
@@ -287,26 +295,48 @@ async def test_an_outbox_that_is_swapped_all_the_time_harms_nothing(make_task: M
 
 # -- scenes and rounds -----------------------------------------------------------------------------------------------
 
+PLANT = (
+    "$ echo kept > file; (trap '' TERM HUP INT; exec setsid sleep 86123) >/dev/null 2>&1 & "
+    "until grep -qzx 86123 /proc/$!/cmdline; do sleep 0.02; done"
+)
+ASK = """python3 -c "print(__import__('urllib.request').request.urlopen('http://127.0.0.1:9001/').read().decode())\""""
+LOOK = f"$ cat file; echo $N; grep -lzx '8612[3]' /proc/[0-9]*/cmdline | wc -l; {ASK}"
+SERVICE = b"""#!/usr/bin/python3
+import http.server, sys
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"served")
+http.server.HTTPServer(("127.0.0.1", int(sys.argv[sys.argv.index("--port") + 1])), Handler).serve_forever()
+"""
 
-@pytest.mark.needs("local")
-async def test_between_scenes_every_process_is_gone(make_task: MakeTask) -> None:
-    plant = "$ MARKER=planted setsid sleep 600 >/dev/null 2>&1 & echo $N; echo kept > file"
-    look = "$ cat file; echo $N; for p in /proc/[0-9]*; do tr '\\0' ' ' < $p/cmdline; echo; done | grep -c '^sleep'"
+
+@pytest.mark.parametrize("environment", BACKENDS)
+async def test_between_scenes_every_process_is_gone(make_task: MakeTask, environment: str) -> None:
+    async def install(sandbox: bf.Sandbox) -> None:
+        await sandbox.put({"claw-gmail": FileData(SERVICE, 0o755)}, "/usr/local/bin")
+
     scenes = [
         Scene(
-            [Role("one", SHELL), Role("two", SHELL)], [Turn("one", plant), Turn("two", plant), Turn("one", look)], "a"
+            [Role("one", SHELL), Role("two", SHELL)], [Turn("one", PLANT), Turn("two", PLANT), Turn("one", LOOK)], "a"
         ),
-        Scene([Role("one", SHELL)], [Turn("one", look)], "b"),
+        Scene([Role("one", SHELL)], [Turn("one", LOOK)], "b", max_rounds=2),
     ]
-    result = await bf.run(config(make_task(), *scenes))
+    test = f"#!/bin/sh\n[ $({ASK}) = served ] && r=1 || r=0\necho $r > /logs/verifier/reward.txt\n"
+    hooks = [install, *build_service_hooks(["gmail"])]
+    task = make_task(files={"tests/test.sh": test})
+    result = await bf.run(config(task, *scenes, environment=environment, pre_agent_hooks=hooks))
     assert result.error is None, result.error
-    *_, within, after = said(result)
-    assert within.split() == ["kept", "2", "2"]
-    assert after.split() == ["kept", "1", "0"]
+    *_, within, after, again = said(result)
+    assert within.split() == ["kept", "2", "2", "served"]
+    assert after.split() == ["kept", "1", "0", "served"], "all are gone but what the task gave, and no memory is left"
+    assert again.split() == ["kept", "2", "0", "served"], "rounds go on in the scene's sessions, to their number"
+    assert result.passed, "the fork that is scored has the service, too"
 
 
-@pytest.mark.needs("local")
-async def test_a_role_ends_the_scene(make_task: MakeTask) -> None:
+@pytest.mark.parametrize("environment", BACKENDS)
+async def test_a_role_ends_the_scene(make_task: MakeTask, environment: str) -> None:
     done = '$ [ $N -lt 2 ] || printf \'{"to": "scene", "content": "done"}\' > .outbox/scene.json'
     scene = Scene(
         [Role("coder", SHELL), Role("reviewer", SHELL, access="read")],
@@ -314,7 +344,7 @@ async def test_a_role_ends_the_scene(make_task: MakeTask) -> None:
         max_rounds=5,
         stop_when="reviewer says done",
     )
-    result = await bf.run(config(make_task(), scene))
+    result = await bf.run(config(make_task(), scene, environment=environment))
     assert result.error is None, result.error
     assert [one["scene_role"] for one in prompts(result)] == ["coder", "reviewer"] * 2
     assert notes(result, "scene over") == [
@@ -323,8 +353,8 @@ async def test_a_role_ends_the_scene(make_task: MakeTask) -> None:
     assert result.passed
 
 
-@pytest.mark.needs("local")
-async def test_rounds_are_scored_until_it_is_enough(make_task: MakeTask) -> None:
+@pytest.mark.parametrize("environment", BACKENDS)
+async def test_rounds_are_scored_until_it_is_enough(make_task: MakeTask, environment: str) -> None:
     asked: list[tuple[int, float | None, int]] = []
 
     def watch(found: RoundResult) -> bool:
@@ -333,7 +363,7 @@ async def test_rounds_are_scored_until_it_is_enough(make_task: MakeTask) -> None
 
     turn = Turn("solver", "$ [ $N -lt 3 ] || touch done")
     scene = Scene([Role("solver", SHELL)], [turn], max_rounds=5, stop_when=["reward >= 1.0", watch])
-    result = await bf.run(config(make_task(), scene))
+    result = await bf.run(config(make_task(), scene, environment=environment))
     assert result.error is None, result.error
     assert [(one["scene"], one["round"], one["reward"]) for one in result.rounds] == [
         ("main", 0, 0.0),
@@ -345,13 +375,13 @@ async def test_rounds_are_scored_until_it_is_enough(make_task: MakeTask) -> None
     assert notes(result, "scene over")[0]["reason"] == "stop_when is true"
 
 
-@pytest.mark.needs("local")
-async def test_a_roles_own_time(make_task: MakeTask) -> None:
+@pytest.mark.parametrize("environment", BACKENDS)
+async def test_a_roles_own_time(make_task: MakeTask, environment: str) -> None:
     slow = Role("slow", "python3 /opt/agents.py hanging polite", timeout=0.2)
     scene = Scene(
         [slow, Role("other", SHELL)], [Turn("other", "$ touch done"), Turn("slow"), Turn("other", "$ rm done")]
     )
-    result = await bf.run(config(make_task(), scene))
+    result = await bf.run(config(make_task(), scene, environment=environment))
     assert result.error is not None
     assert (result.error.kind, result.reward) == ("AgentTimeout", 1.0)
 

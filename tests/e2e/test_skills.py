@@ -62,12 +62,18 @@ async def test_a_folder_without_skills_is_said_before_anything_starts(
         await bf.run(config)
 
 
-@pytest.mark.needs("local")
-async def test_roles_may_have_different_skills(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "backend",
+    [
+        pytest.param("local", marks=pytest.mark.needs("local")),
+        pytest.param("docker", marks=pytest.mark.needs("docker")),
+    ],
+)
+async def test_roles_may_have_different_skills(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str) -> None:
     for name in ("writing", "reviewing"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "SKILL.md").write_text(f"---\nname: {name}\ndescription: About {name}.\n---\n")
-    look = Run("ls ~/.claude/skills")
+    look = Run("ls ~/.claude/skills; touch ~/.claude/skills/*/mine || echo kept out")
     async with ModelServer([look, Say("Done.")]) as server:
         monkeypatch.setenv("ANTHROPIC_API_KEY", "key-for-tests")
         monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
@@ -76,7 +82,7 @@ async def test_roles_may_have_different_skills(tmp_path: Path, monkeypatch: pyte
         config = bf.RolloutConfig(
             task_path=TASK,
             scenes=[bf.Scene(roles=roles, turns=turns)],
-            environment="local",
+            environment=backend,
             jobs_dir=tmp_path / "jobs",
         )
         result = await bf.run(config)
@@ -85,4 +91,5 @@ async def test_roles_may_have_different_skills(tmp_path: Path, monkeypatch: pyte
     for name, other in (("writing", "reviewing"), ("reviewing", "writing")):
         own = json.dumps([event for event in seen if event.get("actor") == name])
         assert name in own
+        assert "kept out" in own.replace("echo kept out", "")
         assert other not in own.replace(f'"actor": "{name}"', "")

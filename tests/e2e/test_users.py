@@ -132,12 +132,12 @@ async def look(rollout: Rollout) -> tuple[list[str], list[str]]:
     return files.text.splitlines(), [line for line in found.text.splitlines() if "for p in" not in line]
 
 
-@pytest.mark.needs("local")
-async def test_oracle_access_is_the_users_alone(make_task: MakeTask) -> None:
+@pytest.mark.parametrize("backend", ON)
+async def test_oracle_access_is_the_users_alone(make_task: MakeTask, backend: str) -> None:
     hunt = "$ grep -rsl known-only-to-the-oracle / --exclude-dir=proc --exclude-dir=sys; cat /solution/solve.sh"
     environ = "$ env; cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline | tr '\\0' '\\n'"
     user = Script(hunt, environ)
-    result = await bf.run(config(make_task(files=FILES), user, oracle_access=True))
+    result = await bf.run(config(make_task(files=FILES), user, backend, oracle_access=True))
     assert result.error is None, result.error
     assert user.began == [("Create /app/done.\n", SOLUTION)]
     outputs = [str(event.get("output")) for event in result.trajectory if event["type"] == "tool_call_update"]
@@ -265,9 +265,9 @@ def prompts_of(result: bf.RolloutResult) -> Sequence[str]:
     return [str(event["text"]) for event in result.trajectory if event["type"] == "prompt"]
 
 
-@pytest.mark.needs("local")
-async def test_self_review_asks_again_in_the_same_session(make_task: MakeTask) -> None:
-    result = await bf.run(config(make_task(), None, loop="self-review:2"))
+@pytest.mark.parametrize("backend", ON)
+async def test_self_review_asks_again_in_the_same_session(make_task: MakeTask, backend: str) -> None:
+    result = await bf.run(config(make_task(), None, backend, loop="self-review:2"))
     assert result.error is None, result.error
     first, *reviews = prompts_of(result)
     assert first == "Create /app/done.\n"
@@ -275,19 +275,15 @@ async def test_self_review_asks_again_in_the_same_session(make_task: MakeTask) -
     assert all("Review your solution" in review for review in reviews)
 
 
-@pytest.mark.needs("local")
-async def test_verify_retry_shows_what_the_verifier_said_until_it_passes(make_task: MakeTask) -> None:
+@pytest.mark.parametrize("backend", ON)
+async def test_verify_retry_shows_what_the_verifier_said_until_it_passes(make_task: MakeTask, backend: str) -> None:
     # The verifier says what would pass, and the agent does what it reads.
     tests = '#!/bin/sh\n[ "$(cat /app/n)" = 2 ] && r=1 || r=0\n'
     tests += "echo '$ echo x >> /app/log; wc -l < /app/log > /app/n'\necho $r > /logs/verifier/reward.txt\n"
-    task = make_task(files={"tests/test.sh": tests})
-    result = await bf.run(config(task, None, loop="verify-retry:4"))
+    result = await bf.run(config(make_task(files={"tests/test.sh": tests}), None, backend, loop="verify-retry:4"))
     assert result.error is None, result.error
     assert [kept["reward"] for kept in result.rounds] == [0.0, 0.0, 1.0]
     assert "does not pass yet" in prompts_of(result)[1]
-    short = await bf.run(config(task, None, loop="verify-retry:1"))
-    assert [kept["reward"] for kept in short.rounds] == [0.0, 0.0]
-    assert short.rewards == {"reward": 0.0}
 
 
 @pytest.mark.needs("local")
@@ -304,28 +300,37 @@ def test_a_loop_on_the_command_line(make_task: MakeTask, tmp_path: Path) -> None
     assert "did you mean 'verify-retry'?" in str(wrong.exception)
 
 
-@pytest.mark.needs("local")
-async def test_a_separate_verifier_sees_between_rounds_what_it_sees_in_the_end(make_task: MakeTask) -> None:
+@pytest.mark.parametrize("backend", ON)
+async def test_a_separate_verifier_sees_between_rounds_what_it_sees_in_the_end(
+    make_task: MakeTask, backend: str
+) -> None:
     toml = 'artifacts = ["/app/out"]\n[verifier]\nenvironment_mode = "separate"\n'
     toml += '[[verifier.collect]]\ncommand = "mkdir -p /app/out && cp /app/answer /app/out/"\n'
     tests = '#!/bin/sh\n[ "$(cat /app/out/answer)" = 42 ] && r=1 || r=0\necho $r > /logs/verifier/reward.txt\n'
     user = Script("$ echo 42 > /app/answer", "$ ls /app")
-    result = await bf.run(config(make_task(toml, {"tests/test.sh": tests}), user))
+    result = await bf.run(config(make_task(toml, {"tests/test.sh": tests}), user, backend))
     assert result.error is None, result.error
     assert result.verify_level == "fresh"
     assert [found["reward"] for found in result.rounds] == [1.0, 1.0]
     assert said(user.told[2] or RoundResult(0)) == ["answer\n"], "the hook ran on a fork, and not where the agent is"
 
 
-@pytest.mark.needs("local")
+# The tokens for the gateway that a role can find: its own, and not the one of the role that waits.
+HUNT = r"""cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline /home/*/.config/*/* | grep -aoE 'bf-[A-Za-z0-9_-]{40,}'"""
+
+
+@pytest.mark.parametrize("backend", ON)
 async def test_a_simulated_user_tells_the_assistant_what_it_wants(
-    make_task: MakeTask, monkeypatch: pytest.MonkeyPatch
+    make_task: MakeTask, monkeypatch: pytest.MonkeyPatch, backend: str
 ) -> None:
     tell = """echo '{"to": "assistant", "content": "Please write 42."}' > .outbox/assistant.json"""
     done = """echo '{"to": "scene", "content": "done"}' > .outbox/scene.json"""
     scripts: dict[str, list[Step]] = {
         "You are playing a person": [Run(tell), Say("Told."), Run(done), Say("Thanks.")],
-        "A user has written to you": [Run("echo 42 > /app/answer"), Say("Written.")],
+        "A user has written to you": [
+            Run(f"echo tokens: $({HUNT} | sort -u | wc -l); echo 42 > /app/answer"),
+            Say("Written."),
+        ],
     }
     async with ModelServer([Say("?")], scripts=scripts) as server:
         monkeypatch.setenv("OPENAI_API_KEY", "sk-stand-in-1")
@@ -334,8 +339,9 @@ async def test_a_simulated_user_tells_the_assistant_what_it_wants(
             persona="a hurried engineer", goal="a file with 42", agent="goose", model="openai/gpt-5.5", rounds=5
         )
         task = make_task(files=FILES)
-        asked = RolloutConfig(task_path=task, scenes=[scene], environment="local", jobs_dir=task.parent / "jobs")
+        asked = RolloutConfig(task_path=task, scenes=[scene], environment=backend, jobs_dir=task.parent / "jobs")
         result = await bf.run(asked)
+        assert any("tokens: 1" in request.text for request in server.turns)
     assert result.error is None, result.error
     assert result.passed
     first, second, third = prompts_of(result)

@@ -1,12 +1,12 @@
 """The outbox inside a sandbox: laid out before a role's turn, taken away after it, read where no role can reach it.
 
-While a role acts there is `.outbox` in its workspace: root's, sticky, and with a group that nobody is in, which every
-file made there gets. After the turn the whole folder is renamed to a place of root's and closed, so that what is read
-then cannot be swapped any more; links, pipes and devices are never opened, and no more is read than a message may be
-long. Between turns and before scoring there is no outbox at all.
+While a role acts there is `.outbox` in its workspace: its own, closed to every other role, and with a group that nobody
+is in, which every file made there gets. After the turn the whole folder is renamed to a place of root's and closed, so
+that what is read then cannot be swapped any more; links, pipes and devices are never opened, and no more is read than a
+message may be long. Between turns and before scoring there is no outbox at all.
 
-A file counts as written by a role only if it is the role's own and nobody else could have written to it: a file of
-the role's that stood open to the group, and was moved here by another, is refused.
+A file is a message of the role whose turn it was only if it is that role's own and nobody else could have written to
+it: another's file that was moved here is refused, and so is one that stood open to the group.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ mkdir "$2"
 cd "$2"
 [ "$(pwd -P)" = "${here%/}/$2" ]
 [ "$(stat -c %u .)" = 0 ]
-chown "0:$3" .
-chmod 3777 .
+chown "$3" .
+chmod 2700 .
 """
 _TAKE = """
 umask 077
@@ -52,13 +52,12 @@ mkdir -p "$3" && chmod 0700 "$3" && rm -rf "$3/box" || exit 1
 [ -e "$1" ] || [ -L "$1" ] || { echo gone; exit 0; }
 mv "$1" "$3/box" || exit 1
 cd "$3" || exit 1
-if [ -L box ] || [ ! -d box ] || [ "$(stat -c %u:%g box)" != "0:$2" ]; then
+if [ -L box ] || [ ! -d box ] || [ "$(stat -c %u:%g box)" != "$2" ]; then
   rm -rf box
   echo replaced
   exit 0
 fi
-chmod 0700 box
-cd box || exit 1
+chown 0:0 box && chmod 0700 box && cd box || exit 1
 echo ours
 count=0
 for file in * .[!.]* ..?*; do
@@ -81,11 +80,11 @@ class Outbox:
     async def lay(self, role: str) -> None:
         """Make an empty outbox for the turn of `role`, who can then write nothing else if that is its access."""
         closed = self._sandbox.workdir if role in self._cast.readers and self._sandbox.workdir != "/" else ""
-        await self._run(_LAY, self._sandbox.workdir, NAME, str(self._cast.outbox_gid), closed)
+        await self._run(_LAY, self._sandbox.workdir, NAME, self._owner(role), closed)
 
     async def take(self, role: str) -> list[Entry]:
         """Take the outbox away after the turn of `role`; gives what lay in it."""
-        out = await self._run(_TAKE, self._path, str(self._cast.outbox_gid), PRIVATE, str(FILES_LIMIT))
+        out = await self._run(_TAKE, self._path, self._owner(role), PRIVATE, str(FILES_LIMIT))
         state, _, rest = out.partition(b"\n")
         if state != b"ours":
             return [Entry(NAME, problem="the outbox itself was removed or replaced, or could not be read")]
@@ -104,6 +103,8 @@ class Outbox:
         except ValueError:
             return Entry(name, problem="it cannot be looked at")
         sender = self._sender(uid, acting)
+        if sender not in (None, acting):
+            return Entry(name, sender, problem=f"it lay in the outbox of {acting}")
         if problem := _problem(mode, links, size) or self._open_to_others(mode, gid):
             return Entry(name, sender, problem=problem)
         if "\ufffd" in name or not name.isprintable():
@@ -118,6 +119,10 @@ class Outbox:
         if not found.ok or len(found.stdout) > MESSAGE_LIMIT:
             return Entry(name, sender, problem="it could not be read")
         return Entry(name, sender, data=found.stdout)
+
+    def _owner(self, role: str) -> str:
+        """Whose its outbox is, as `chown` takes it."""
+        return f"{self._cast.uids.get(role, 0)}:{self._cast.outbox_gid}"
 
     def _sender(self, uid: int, acting: str) -> str | None:
         """The role whose file it is; where all roles are one user, the one whose turn it was."""
