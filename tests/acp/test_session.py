@@ -151,8 +151,8 @@ async def test_a_turn_that_never_ends_is_cancelled_and_the_agent_killed(
 ) -> None:
     monkeypatch.setattr(session, "CANCEL_GRACE", 0.2)
     async with run.agent("hanging") as agent:
-        with pytest.raises(AgentTimeout, match="did not end its turn within 1 s") as caught:
-            await agent.prompt("hello", timeout=1)
+        with pytest.raises(AgentTimeout, match="did not end its turn within 2 s") as caught:
+            await agent.prompt("hello", timeout=2)
         assert isinstance(caught.value, TimeoutError)
         with pytest.raises(AgentGone):
             await agent.prompt("more")
@@ -188,11 +188,11 @@ async def test_a_turn_can_be_ended_for_another_reason(run: Run) -> None:
 
 async def test_an_agent_that_waits_for_us_is_not_silent(run: Run) -> None:
     calls = [
-        ["terminal/create", {"command": "sleep 2; echo done"}],
+        ["terminal/create", {"command": "sleep 3; echo done"}],
         ["terminal/wait_for_exit", {"terminalId": "$terminal"}],
     ]
     async with run.agent("requesting") as agent:
-        result = await agent.prompt(json.dumps(calls), idle_timeout=1)
+        result = await agent.prompt(json.dumps(calls), idle_timeout=2)
     assert result.stop_reason == "end_turn"
 
 
@@ -220,8 +220,8 @@ async def test_an_agent_that_never_reads_is_given_up(run: Run, monkeypatch: pyte
 
 async def test_an_agent_that_never_answers_does_not_connect(run: Run) -> None:
     stream = await HostStream.start(command("mute"))
-    with pytest.raises(AgentTimeout, match="did not open a session within 2 s") as caught:
-        await connect(stream, run.sandbox.as_sandbox(), SessionOptions(cwd="/"), on_event=run.events.append, timeout=2)
+    with pytest.raises(AgentTimeout, match="did not open a session within 4 s") as caught:
+        await connect(stream, run.sandbox.as_sandbox(), SessionOptions(cwd="/"), on_event=run.events.append, timeout=4)
     assert "still loading" in str(caught.value)
 
 

@@ -82,10 +82,10 @@ async def test_a_killed_builder_is_followed_by_the_next(tmp_path: Path) -> None:
     first = await start(store, log)
     assert first.stdout is not None
     assert await first.stdout.readline() == b"building\n"
+    assert leftovers(store)
     second = await start(store, log)
     first.send_signal(signal.SIGKILL)
     await first.communicate()
-    assert leftovers(store)
     assert await finish(second) == str(store / "thing")
     assert sorted(path.name for path in leftovers(store)) == ["half", "thing", "whole"]
 

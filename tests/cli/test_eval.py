@@ -224,7 +224,7 @@ def test_ctrl_c_once_finishes_what_runs_and_twice_cancels_it(tasks: Path) -> Non
     with process(*words) as once:
         wait_for(events, '"started"')
         once.send_signal(signal.SIGINT)
-        out, err = once.communicate(timeout=60)
+        out, err = once.communicate(timeout=300)
     assert once.returncode == 130, err
     assert "Score: 1/3" in out
     assert "resume with: bench eval resume jobs/x" in err
@@ -234,7 +234,7 @@ def test_ctrl_c_once_finishes_what_runs_and_twice_cancels_it(tasks: Path) -> Non
         twice.send_signal(signal.SIGINT)
         wait_for(events, '"draining"', times=2)
         twice.send_signal(signal.SIGINT)
-        out, err = twice.communicate(timeout=60)
+        out, err = twice.communicate(timeout=300)
     assert twice.returncode == 130, err
     assert "interrupted" in err
     final = bench("eval", "resume", "jobs/x", "-c", "3")

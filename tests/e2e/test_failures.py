@@ -87,7 +87,7 @@ async def test_a_command_that_is_not_there(make_task: MakeTask) -> None:
 
 
 async def test_a_verifier_that_never_ends(make_task: MakeTask) -> None:
-    task = make_task("[verifier]\ntimeout_sec = 1", {"tests/test.sh": "#!/bin/sh\necho begun\nsleep 1000\n"})
+    task = make_task("[verifier]\ntimeout_sec = 3", {"tests/test.sh": "#!/bin/sh\necho begun\nsleep 1000\n"})
     result = await bf.run(config(task, "oracle"))
     assert result.error is not None
     assert (result.error.kind, result.error.boundary, result.error.phase) == ("VerifierTimeout", "verifier", "verifier")

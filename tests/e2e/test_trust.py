@@ -96,6 +96,7 @@ async def test_a_plain_users_cheats_and_processes_are_listed(make_task: MakeTask
     cheat = """
     echo 'raise SystemExit' > /app/sitecustomize.py; ln -s /tests/test.sh /app/copied; touch /app/done
     (setsid sleep 987 > /dev/null 2>&1 &)
+    until cat /proc/[0-9]*/comm | grep -qx sleep; do :; done
     """
     toml = "[verifier.hardening]\ngit_hooks = true\n"
     result, found = await play(make_task, "local", cheat, toml=toml)
@@ -124,7 +125,9 @@ with open("/app/log", "a", 1) as log:
 """
 ASKING = """#!/bin/bash
 cd /
-before=$(wc -l < /app/log); sleep 0.3; after=$(wc -l < /app/log)
+before=$(wc -l < /app/log)
+# Several of its rounds while we are here; what has stopped for good never gets that far.
+for _ in {1..300}; do after=$(wc -l < /app/log); [ "$after" -gt $((before + 10)) ] && break; sleep 0.1; done
 exec 3<>/dev/tcp/127.0.0.1/8099 && [ "$after" -gt "$before" ] && ! grep opened /app/log && reward=1
 echo ${reward:-0} > /logs/verifier/reward.txt
 """

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import re
+import select
 import shutil
 import signal
 import socket
@@ -38,14 +40,21 @@ _COPY = re.compile(r"^COPY (\S+) (\S+)$", re.MULTILINE)
 _SIMPLE = re.compile(r"(FROM|ARG|ENV|WORKDIR|COPY|RUN) .*")
 
 
+def free_port() -> int:
+    """A port that the system gives to nobody who asks for any, so that it is still free when the server starts."""
+    for port in random.sample(range(20_000, 30_000), 100):
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+    raise AssertionError("no port is free")
+
+
 class Root:
     """A folder that stands in for the root of a task's image."""
 
     def __init__(self, folder: Path, task: Task) -> None:
         self.folder = folder
         self.task = task
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = str(free.getsockname()[1]).encode()
+        self.port = str(free_port()).encode()
         (folder / "app").mkdir()
         for source, target in _COPY.findall((task.environment_dir / "Dockerfile").read_text()):
             self._copy(task.environment_dir / source, target)
@@ -69,11 +78,16 @@ class Root:
         return {"reward": float((logs / "reward.txt").read_text())}
 
     def stop(self) -> None:
-        """End what a solution left running: the processes that run a program of this root."""
+        """End what a solution left running, the processes that run a program of this root, and wait for their end."""
         for entry in Path("/proc").iterdir():
             with suppress(OSError):
                 if entry.name.isdigit() and os.fsencode(self.folder) in (entry / "cmdline").read_bytes():
-                    os.kill(int(entry.name), signal.SIGKILL)
+                    process = os.pidfd_open(int(entry.name))
+                    try:
+                        signal.pidfd_send_signal(process, signal.SIGKILL)
+                        select.select([process], [], [])
+                    finally:
+                        os.close(process)
 
     def _copy(self, source: Path, target: str) -> None:
         place = self.folder / target.lstrip("/")

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.needs("browser")
 
+PATIENCE = 180_000.0
+"""Milliseconds that the browser may take to start on a busy machine."""
+
 HOSTILE = (
     "<script>window.owned = 1; alert(1)</script><img src=x onerror='window.owned = 2'>"
     '"\'><svg onload=window.owned=3></svg><a href="javascript:window.owned=4" id=trap>link</a>'
@@ -34,7 +37,9 @@ async def browser() -> AsyncIterator[Browser]:
     # Chromium's own sandbox does not work for root.
     arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
     async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=shutil.which("chromium"), args=arguments)
+        browser = await playwright.chromium.launch(
+            executable_path=shutil.which("chromium"), args=arguments, timeout=PATIENCE
+        )
         yield browser
         await browser.close()
 

@@ -55,7 +55,7 @@ class Link:
 
     @property
     def last_activity(self) -> float:
-        """When the agent last sent anything, on the clock of the event loop; now, while we owe it an answer."""
+        """When the agent last sent anything or was answered, on the event loop's clock; now, while we owe an answer."""
         return asyncio.get_running_loop().time() if self._transport.serving else self._transport.last_activity
 
     @property

@@ -50,6 +50,7 @@ class StreamTransport:
         self.serving = 0
         """Requests of the agent that wait for our answer."""
         self.last_activity = asyncio.get_running_loop().time()
+        """When the agent last sent something, or was last sent what it waited for."""
         self._stream = stream
         self._on_notification = on_notification
         self._log = log
@@ -66,6 +67,7 @@ class StreamTransport:
         answer = "method" not in message
         if answer:
             self.serving -= 1
+            self.last_activity = asyncio.get_running_loop().time()  # it had nothing to send until now
         elif "id" in message:
             self._open_questions.add(message["id"])
         data = json.dumps(message, separators=(",", ":")).encode("ascii") + b"\n"
@@ -100,8 +102,6 @@ class StreamTransport:
             data = await self._stream.stdout.read(READ_SIZE)
         except ConnectionError:
             data = b""
-        self.serving = 0
-        """Requests of the agent that wait for our answer."""
         self.last_activity = asyncio.get_running_loop().time()
         if data:
             self._lines.extend(self._splitter.feed(data))
