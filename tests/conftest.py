@@ -1,7 +1,8 @@
-"""What every test shares: the `needs` marker, which skips a test whose part of the machine is absent.
+"""What every test shares: the `needs` marker, which skips a test whose part of the machine is absent, and patience.
 
 A skip names what is missing. With BENCHFLOW_REQUIRE=docker,local,... (or `all`) an absent part fails instead,
-so that a continuous-integration run can never be green by skipping.
+so that a continuous-integration run can never be green by skipping. No property is about how long an example takes:
+on a busy machine any of them may take long.
 """
 
 from __future__ import annotations
@@ -17,13 +18,29 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+from benchflow.locks import briefly
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+
+settings.register_profile("patient", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
 
 
 ROOTFS = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "benchflow" / "test" / "bookworm.tar"
 """A small Debian root file system, for sandboxes that are made from a folder."""
+
+HOST_ROOT = ROOTFS.with_name("host-root.lock")
+"""Held alone while a test changes what this machine's own root holds, and shared by those that need it to stay."""
+
+
+@pytest.fixture
+def host_root_stays() -> Iterator[None]:
+    """No other test process changes this machine's root meanwhile: layers that stand on it stay the same."""
+    with briefly(HOST_ROOT, shared=True):
+        yield
 
 
 def _missing_command(*names: str) -> str:

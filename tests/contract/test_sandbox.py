@@ -75,9 +75,21 @@ class TestPodman(EngineContract):
     cancel_points = 8
 
 
-@pytest.mark.needs("local", "rootfs")
-class TestLocal(SandboxContract):
+class LocalContract(SandboxContract):
     cancel_points = 60
+
+    @classmethod
+    async def extras(cls, backend: Backend, record: Record) -> frozenset[str]:
+        """Nothing; but networks that are kept for sandboxes to come are no leftovers of those that were."""
+        from benchflow.sandbox.local.backend import LocalBackend
+
+        assert isinstance(backend, LocalBackend)
+        await backend.engine.forget_networks()
+        return frozenset()
+
+
+@pytest.mark.needs("local", "rootfs")
+class TestLocal(LocalContract):
     crowd = 64
 
     @pytest_asyncio.fixture(scope="class", loop_scope="class")
@@ -108,10 +120,9 @@ class TestLocal(SandboxContract):
 
 
 @pytest.mark.needs("local")
-class TestLocalOnTheHostsRoot(SandboxContract):
+@pytest.mark.usefixtures("host_root_stays")
+class TestLocalOnTheHostsRoot(LocalContract):
     """Over the host's own root, writing to memory: the other way in which the local backend can be used."""
-
-    cancel_points = 60
 
     @pytest_asyncio.fixture(scope="class", loop_scope="class")
     @classmethod

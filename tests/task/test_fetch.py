@@ -18,6 +18,7 @@ from aiohttp import web
 
 from benchflow.errors import ConfigError
 from benchflow.task.fetch import cache_folder, fetch, fetch_many
+from benchflow.task.git import _hint
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -353,6 +354,12 @@ async def test_a_private_repository_over_http_leaves_no_credential_behind(origin
         with pytest.raises(ConfigError, match=r"not found[\s\S]*check the spelling"):
             await fetch(f"{private}/none", cache=cache)
     assert b"s3cr3t" not in everything_written(cache)
+
+
+def test_a_number_in_an_address_is_not_taken_for_a_refusal() -> None:
+    assert "spelling" in (_hint("fatal: repository 'http://127.0.0.1:40339/none/' not found") or "")
+    refused = "fatal: unable to access 'http://127.0.0.1:1/x/': the requested url returned error: 403"
+    assert "log git in" in (_hint(refused) or "")
 
 
 async def test_a_page_of_a_branch_with_a_slash(origin: Path, cache: Path) -> None:

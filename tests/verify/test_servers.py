@@ -12,6 +12,11 @@ from benchflow.verify.servers import Alive, still_alive
 LISTEN = "use Socket; socket(S,AF_INET,SOCK_STREAM,0); bind(S,pack_sockaddr_in(8000,INADDR_ANY)); listen(S,1);"
 
 
+def background(command: str, name: str) -> str:
+    """A script that starts a process and prints its number once it is that program and no longer the shell."""
+    return f"{command} > /dev/null 2>&1 & until grep -qx {name} /proc/$!/comm; do sleep 0.01; done; echo $!"
+
+
 @pytest.mark.parametrize("user", [None, "agent"])
 @pytest.mark.parametrize(
     "backend",
@@ -26,7 +31,7 @@ async def test_who_is_still_there(backend: str, user: str | None) -> None:
         async with get_backend(backend).create(spec) as sandbox:
             await make_account(sandbox, user)
             assert await still_alive(sandbox, user=user) == Alive(), "nothing of the engine's is taken for the agent's"
-            started = await sandbox.exec("tail -f /dev/null > /dev/null 2>&1 & echo $!", user=user)
+            started = await sandbox.exec(background("tail -f /dev/null", "tail"), user=user)
             assert await still_alive(sandbox, user=user) == Alive((), ((int(started.text), "tail"),))
             server = await sandbox.exec(
                 ["perl", "-e", f"{LISTEN} if ($pid = fork) {{ print $pid; exit }} sleep 1000"], user=user
@@ -40,7 +45,7 @@ async def test_who_is_still_there(backend: str, user: str | None) -> None:
 @pytest.mark.needs("local")
 async def test_a_name_of_ours_hides_nobody() -> None:
     spec = SandboxSpec(image=ImageRef("debian:bookworm-slim"), network=Network("no-network"))
-    disguised = "cp /bin/sleep /tmp/tini; /tmp/tini 1000 > /dev/null 2>&1 & echo $!"
+    disguised = f"cp /bin/sleep /tmp/tini; {background('/tmp/tini 1000', 'tini')}"
     try:
         async with get_backend("local").create(spec) as sandbox:
             await make_account(sandbox, "agent")

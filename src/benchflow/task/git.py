@@ -47,7 +47,10 @@ _LOCAL_VARIABLES = frozenset(
 )
 _OFFLINE = ("could not resolve host", "failed to connect", "network is unreachable", "connection timed out")
 _ABSENT = ("not found", "does not exist", "does not appear to be a git", "no such file", "not a git repository")
-_DENIED = ("could not read username", "authentication failed", "permission denied", "403", "terminal prompts disabled")
+_DENIED = (
+    *("could not read username", "authentication failed", "permission denied", "terminal prompts disabled"),
+    "returned error: 403",
+)
 
 
 class GitError(ConfigError):

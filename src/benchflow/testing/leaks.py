@@ -21,10 +21,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from benchflow.sandbox.procfs import command_line, environment, read_proc
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 
-SETTLE_TIMEOUT = 20.0
+SETTLE_TIMEOUT = 60.0
 """Seconds that what is already on its way out (an exiting shim, a closing transport) gets before it is a leak."""
 
 SETTLE_STEP = 0.05
@@ -70,10 +72,11 @@ def footprint(token: str, ids: Collection[str]) -> Footprint:
 
 def leaks(before: Footprint, after: Footprint, *, pooled: bool) -> list[str]:
     """What `after` has and `before` had not. With `pooled`, connections to named peers are left out."""
-    found = [
+    known = {_identity(process) for process in before.processes}
+    found = [f"process: {entry}" for entry in sorted(after.processes) if _identity(entry) not in known]
+    found += [
         f"{kind}: {entry}"
         for kind, old, new in (
-            ("process", before.processes, after.processes),
             *(("mount", before.mounts.get(space, now) | after.common, now) for space, now in after.mounts.items()),
             ("cgroup", before.cgroups, after.cgroups),
             ("folder", before.folders, after.folders),
@@ -111,25 +114,20 @@ def _our_processes(token: str) -> Iterator[int]:
     for pid, parent in parents.items():
         if pid == me or KERNEL in (pid, parent):
             continue
-        if _descends(pid, me, parents) or wanted in _bytes(f"/proc/{pid}/environ"):
+        if _descends(pid, me, parents) or wanted in _or_nothing(environment, pid):
             yield pid
 
 
 def _bytes(path: str) -> bytes:
-    """The content of a small file of /proc, or nothing. Plain calls, because there may be thousands of them."""
+    return _or_nothing(read_proc, path)
+
+
+def _or_nothing[T](read: Callable[[T], bytes], what: T) -> bytes:
+    """What `read` says, or nothing of a process that is gone or not ours to look at."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        return read(what)
     except OSError:
         return b""
-    try:
-        parts = []
-        while part := os.read(descriptor, 1 << 16):
-            parts.append(part)
-        return b"".join(parts)
-    except OSError:
-        return b""
-    finally:
-        os.close(descriptor)
 
 
 def _parent(pid: int) -> int | None:
@@ -151,9 +149,14 @@ def _describe(pid: int) -> str:
     fields = record.rpartition(b")")[2].split()
     if len(fields) < 20:
         return ""
-    command = _bytes(f"/proc/{pid}/cmdline").replace(b"\0", b" ").decode(errors="replace").strip()
+    command = _or_nothing(command_line, pid).replace(b"\0", b" ").decode(errors="replace").strip()
     name = command or record.partition(b"(")[2].rpartition(b")")[0].decode(errors="replace")
     return f"{pid} started {int(fields[19])}: {name[:200]}"
+
+
+def _identity(process: str) -> str:
+    """Of a description what stays when the process becomes another program: its pid and start time."""
+    return process.partition(":")[0]
 
 
 def _mounts(ours: Collection[int], ids: Collection[str]) -> dict[str, frozenset[str]]:

@@ -76,7 +76,8 @@ async def run_script(box: Sandbox, check: ScriptCheck, output: Path) -> dict[str
     await _prepare(box, check)
     for files in check.files:
         await box.put(files, TESTS)
-    command = f"chmod +x {TESTS}/test.sh; ({TESTS}/test.sh) > {LOGS}/test-stdout.txt 2>&1 < /dev/null"
+    script = f"{TESTS}/test.sh"
+    command = f"[ -x {script} ] || chmod +x {script}; ({script}) > {LOGS}/test-stdout.txt 2>&1 < /dev/null"
     ended = await box.exec(
         ["/bin/sh", "-c", command],
         user=check.user or 0,
@@ -106,9 +107,9 @@ for path in {tests} {LOGS} {SCRATCH}; do
   if [ -e "$path" ] || [ -L "$path" ]; then set -- "$@" "$path"; fi
 done
 [ $# = 0 ] || rm -rf "$@"
+umask 022
 mkdir -m {mode} {tests} {LOGS}
-mkdir -m 0755 {SCRATCH} {PYTHON_GUARD}
-mkdir -m 0700 {SCRATCH}/home {SCRATCH}/scratch
+mkdir -p -m 0700 {SCRATCH}/home {SCRATCH}/scratch
 """
     if check.user is not None:
         script += f"chown {shlex.quote(str(check.user))} {LOGS} {SCRATCH}/home {SCRATCH}/scratch\n"

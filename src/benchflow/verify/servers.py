@@ -19,7 +19,7 @@ found=
 for process in /proc/[0-9]*; do
   case ${process#/proc/} in 1|$$|$PPID) continue ;; esac
   [ -O "$process" ] || continue
-  name=; read -r name < "$process/comm"
+  read -r name 2>/dev/null < "$process/comm" || continue
   case "$1 $name" in
     "root docker-init"|"root podman-init"|"root tini"|"root catatonit"|"root benchflow"|"root keeper "*) ;;
     *) found="$found $process" ;;
@@ -28,8 +28,8 @@ done
 [ -n "$found" ] || exit 0
 cat /proc/net/tcp /proc/net/tcp6 2>/dev/null
 for process in $found; do
+  read -r name 2>/dev/null < "$process/comm" || continue
   echo "@${process#/proc/}"
-  name=; read -r name < "$process/comm"
   echo "=$name"
   LC_ALL=C ls -l "$process/fd" 2>/dev/null
 done

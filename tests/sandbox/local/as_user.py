@@ -65,9 +65,10 @@ def main() -> None:
         lay_over(Path(name), subordinate)
     if Path("/dev/net/tun").exists():
         # As distributions have it: open to everyone.
-        subprocess.run(["mknod", "-m", "666", "/run/tun", "c", "10", "200"], check=True)
-        mount("--bind", "/run/tun", "/dev/net/tun")
-        Path("/run/tun").unlink()
+        tun = Path(f"/run/benchflow-test-tun-{os.getpid()}")
+        subprocess.run(["mknod", "-m", "666", tun, "c", "10", "200"], check=True)
+        mount("--bind", str(tun), "/dev/net/tun")
+        tun.unlink()
     with tempfile.TemporaryDirectory() as home:
         os.chown(home, UID, UID)
         env = {**os.environ, "HOME": home, "TMPDIR": home, "XDG_CACHE_HOME": f"{home}/.cache"}

@@ -313,7 +313,7 @@ asyncio.run(own())
 
 
 def has_ended(handle: int) -> bool:
-    return bool(select.select([handle], [], [], 20)[0])
+    return bool(select.select([handle], [], [], 60)[0])
 
 
 @pytest.mark.parametrize("network", ["no-network", "public"])

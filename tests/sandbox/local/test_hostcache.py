@@ -34,7 +34,16 @@ def root(tmp_path: Path) -> Path:
     for name, content in FILES.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(content)
+    _await_another_time(tmp_path / "clock")
     return root
+
+
+def _await_another_time(probe: Path) -> None:
+    """Until the file system's clock, which may be coarse, has moved on: what is changed from now on shows it."""
+    probe.touch()
+    made = probe.stat().st_mtime_ns
+    while probe.stat().st_mtime_ns == made:
+        probe.touch()
 
 
 @pytest.fixture

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.conftest import HOST_ROOT
 
 import benchflow
+from benchflow.locks import briefly
 from benchflow.sandbox.base import HostRoot, Network
 from benchflow.sandbox.local import hostroot
 from benchflow.sandbox.local.engine import BoxSpec, Engine
@@ -191,11 +193,12 @@ def planted() -> Iterator[list[str]]:
     places = [(path / token, 0o644) for path in (*homes, Path("/mnt"), Path("/tmp"), Path("/var/tmp"), Path("/run"))]
     places += [(Path("/etc") / token, 0o600), (Path("/etc") / f"{token}.key", 0o644), (Path(f"/{token}"), 0o644)]
     places += [(Path("/usr/share") / token, 0o640)]
-    with ExitStack() as stack:
+    with briefly(HOST_ROOT, shared=False), ExitStack() as stack:
         for path, mode in places:
-            path.write_text(token)
-            stack.callback(path.unlink)
-            path.chmod(mode)
+            # Private from its first moment on: whoever surveys the root now does not take it for a file to copy.
+            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode), "w") as file:
+                stack.callback(path.unlink)
+                file.write(token)
         yield [str(path) for path, _ in places]
 
 

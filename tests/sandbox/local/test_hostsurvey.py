@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import os
+import shutil
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -115,6 +118,28 @@ def test_mount_points_below_are_hidden(tmp_path: Path) -> None:
     place.mkdir()
     found = survey(root, mount_points={str(place)})
     assert Entry("hidden", "usr/share/mounted") in found
+
+
+def test_what_goes_away_meanwhile_is_not_missed(tmp_path: Path) -> None:
+    root, over = fake_root(tmp_path), threading.Event()
+
+    def churn() -> None:
+        while not over.is_set():
+            for place in ("etc", "usr/share"):
+                folder = root / place / "passing"
+                folder.mkdir()
+                (folder / "file").touch()
+                (folder / "link").symlink_to("file")
+                shutil.rmtree(folder)
+
+    with ThreadPoolExecutor() as pool:
+        churning = pool.submit(churn)
+        try:
+            for _ in range(200):
+                assert {"etc/profile", "usr"} <= {entry.path for entry in survey(root, mount_points=())}
+        finally:
+            over.set()
+        churning.result()
 
 
 def test_a_root_without_anything_gives_a_bare_one(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from benchflow.sandbox.local.box import Box
 
-pytestmark = pytest.mark.needs("local")
+pytestmark = [pytest.mark.needs("local"), pytest.mark.usefixtures("host_root_stays")]
 
 
 @pytest.fixture(autouse=True)

@@ -46,10 +46,22 @@ look() { # look PID: sets parent, session and started; fails for a process that 
   shift 19
   started=$1
 }
-has_mark() { # has_mark PID MARK: as far as this user may read the environment
-  while IFS= read -r line || [ -n "$line" ]; do
-    case $line in *"$2"*) return 0 ;; esac
-  done 2>/dev/null </proc/$1/environ
+place() { # place PID: sets where its program is in memory; begins with 0 while it is becoming another program
+  read -r line 2>/dev/null </proc/$1/stat || return 1
+  rest=${line##*) }
+  set -- $rest
+  [ "$1" != Z ] && [ "$1" != X ] && [ $(($7 & 4)) = 0 ] || return 1
+  place="${25} ${46} ${47} ${48} ${49}"
+}
+has_mark() { # has_mark PID MARK: as far as this user may read the environment, which is cut off by such a change
+  while place "$1"; do
+    before=$place
+    while IFS= read -r line || [ -n "$line" ]; do
+      case $line in *"$2"*) return 0 ;; esac
+    done 2>/dev/null </proc/$1/environ
+    place "$1" || return 1
+    case $place in "0 "*) ;; "$before") return 1 ;; esac
+  done
   return 1
 }
 in_list() { case " $2 " in *" $1 "*) ;; *) return 1 ;; esac; }

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchflow.sandbox.docker.rooted import Rooted
+from benchflow.sandbox.procfs import environment, read_proc
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -29,9 +30,6 @@ KILL_TIMEOUT = 30.0
 
 KILL_STEP = 0.005
 """Seconds between two looks at whether killed processes are gone."""
-
-EXEC_STEP = 0.0005
-"""Seconds between two looks at a process that is becoming another program."""
 
 
 _EXITING = 0x4
@@ -120,7 +118,7 @@ class Near:
         """Whether the container's first process is there and not on its way out: it ends after all the others."""
         try:
             with self._in_use():
-                fields = _read(f"/proc/{self.first}/stat").rpartition(b")")[2].split()
+                fields = read_proc(f"/proc/{self.first}/stat").rpartition(b")")[2].split()
                 return not int(fields[6]) & _EXITING
         except (OSError, IndexError):
             return False
@@ -224,37 +222,23 @@ def _namespace(pid: int) -> int:
 
 
 def _look(pid: int) -> Seen | None:
-    fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+    fields = read_proc(f"/proc/{pid}/stat").rpartition(b")")[2].split()
     if len(fields) < 20 or fields[0] in {b"Z", b"X"}:
         return None
     return Seen(pid, parent=int(fields[1]), session=int(fields[3]), started=int(fields[19]))
 
 
-def _read(path: str) -> bytes:
-    with open(path, "rb", buffering=0) as file:  # noqa: PTH123  scanned often
-        return file.read()
-
-
 def _has_mark(pid: int, mark: str) -> bool:
-    """Whether a process was started with this variable. Waits out the moment in which one becomes another program."""
+    """Whether a process was started with this variable."""
     with suppress(OSError):
-        deadline = time.monotonic() + KILL_TIMEOUT
-        while _between_programs(pid) and time.monotonic() < deadline:
-            time.sleep(EXEC_STEP)
-        return mark.encode() in _read(f"/proc/{pid}/environ").split(b"\0")
+        return mark.encode() in environment(pid).split(b"\0")
     return False
-
-
-def _between_programs(pid: int) -> bool:
-    """Whether a live process has no environment yet, which is not the same as an empty one."""
-    fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
-    return fields[0] not in {b"Z", b"X"} and not int(fields[6]) & _EXITING and fields[48] == b"0"
 
 
 def _inner_pid(pid: int) -> int:
     """The number of a process inside its own namespace."""
     with suppress(OSError, ValueError):
-        for line in _read(f"/proc/{pid}/status").splitlines():
+        for line in read_proc(f"/proc/{pid}/status").splitlines():
             if line.startswith(b"NSpid:"):
                 return int(line.split()[-1])
     return -1

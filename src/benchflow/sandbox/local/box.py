@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from benchflow.errors import SandboxError
@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from benchflow.sandbox.local.channel import Channel
     from benchflow.sandbox.local.guest.messages import ExecRequest
     from benchflow.sandbox.local.helper import Helper
+    from benchflow.sandbox.local.network_pool import BoxNetwork
     from benchflow.sandbox.local.spec import BoxSpec
-    from benchflow.sandbox.local.uppers import Stack
+    from benchflow.sandbox.local.uppers import Exchange, Stack
 
 
 class Box:
@@ -43,14 +44,14 @@ class Box:
         helper: Helper,
         freezer: str | None,
         clean: Callable[[Box], Awaitable[None]],
+        exchange: Exchange | None = None,
     ) -> None:
         self.spec = spec
         self.stack = stack
         self.notes: tuple[str, ...] = ()
-        self.life = Life(channel, spec.id)
+        self.life = Life(channel, spec.id, exchange)
         self.control = Control(channel, spec.id)
-        self.attached = AsyncExitStack()
-        """What belongs to the box outside of it and ends with it, such as the process that gives it a network."""
+        self.network: BoxNetwork | None = None
         self._transfer = Transfer(self.control, helper)
         self._freezer = freezer
         self._clean = clean
@@ -175,7 +176,6 @@ class Box:
                 await self.life.end()
                 for command in self._commands.copy():
                     await command.kill()
-                await self.attached.aclose()
                 self.control.close()
                 await self._clean(self)
         except TimeoutError:

@@ -23,10 +23,12 @@ from benchflow.sandbox.local import network
 from benchflow.sandbox.local.box import Box
 from benchflow.sandbox.local.cgroups import PREFIX
 from benchflow.sandbox.local.helper import BACKEND, Helper
+from benchflow.sandbox.local.life import Busy
 from benchflow.sandbox.local.means import Means, Storage
+from benchflow.sandbox.local.network_pool import NO_WAY_OUT, BoxNetwork, NetworkPool
 from benchflow.sandbox.local.spec import BoxSpec, new_id, slug
 from benchflow.sandbox.local.state import Process, Record, State, default_root, end, started
-from benchflow.sandbox.local.uppers import Stack, Upper
+from benchflow.sandbox.local.uppers import Exchange, Stack, Upper
 from benchflow.settle import finished
 
 if TYPE_CHECKING:
@@ -62,6 +64,7 @@ class Engine:
         self._helper: Helper | None = None
         self.means = Means.here()
         self._boxes: set[Box] = set()
+        self._networks = NetworkPool()
 
     async def flavor(self) -> str:
         """`root`, or the user and the ids mapped for it. Layers made under one flavor are of no use to another, so
@@ -70,7 +73,7 @@ class Engine:
 
     async def start_box(self, spec: BoxSpec) -> Box:
         """A new box. On any failure nothing is left. Raises SandboxUnavailable, SandboxError."""
-        upper = Upper.given(spec.upper) if spec.upper is not None else Upper.new(self.state.new_home())
+        upper = Upper.given(spec.upper) if spec.upper is not None else self._upper()
         tmpfs = 0
         if self._storage == "tmpfs":
             tmpfs = (spec.limits.storage_mb or DEFAULT_TMPFS_MB) << 20
@@ -89,32 +92,14 @@ class Engine:
         async with box.control.gate.hold():
             if box.ended:
                 raise box.control.gone("fork")
-            if not await finished(self._freeze(box)):
-                async with box.halted():
-                    return await self._start(spec, self._branch(box), copy=box.stack.current)
-        return await self._start(spec, self._branch(box))
+            if not box.control.gate.passing and len(box.stack.frozen) < MAX_FROZEN:
+                with suppress(Busy):
+                    return await self._start(spec, box.stack.branch(self._upper(), over_current=True), original=box)
+            async with box.halted():
+                return await self._start(spec, box.stack.branch(self._upper()), copy=box.stack.current)
 
-    def _branch(self, box: Box) -> Stack:
-        return box.stack.branch(Upper.new(self.state.new_home()))
-
-    async def _freeze(self, box: Box) -> bool:
-        """Freeze the writable layer of a box under a fresh one, if nothing but its first process runs."""
-        first = box.life.first
-        if box.control.gate.passing or len(box.stack.frozen) >= MAX_FROZEN or first is None:
-            return False
-        helper = await self._ready()
-        fresh = Upper.new(self.state.new_home())
-        request = box.stack.request_for(fresh, [box.stack.current, *box.stack.frozen])
-        try:
-            answer, _ = await helper.call("exchange", {"stack": request}, [first.handle])
-        except SandboxError:
-            await self._remove(helper, [fresh.home])
-            raise
-        if answer["busy"]:
-            await self._remove(helper, [fresh.home])
-            return False
-        box.stack.freeze(fresh)
-        return True
+    def _upper(self) -> Upper:
+        return Upper.new(self.state.new_home())
 
     async def changes(self, box: Box, unread: str, read: Sequence[str]) -> list[Change]:
         """See `Sandbox.changes`."""
@@ -175,11 +160,16 @@ class Engine:
         if homes or groups:
             await helper.call("clean", {"cgroups": groups, "trees": homes})
 
+    async def forget_networks(self) -> None:
+        """Let go of what is kept for boxes to come."""
+        await finished(self._networks.close())
+
     async def close(self) -> None:
         """Stop every box and the helper."""
         for box in self._boxes.copy():
             await box.stop()
         async with self._starting:
+            await self.forget_networks()
             if self._helper is not None:
                 helper, self._helper = self._helper, None
                 await finished(helper.close())
@@ -191,6 +181,7 @@ class Engine:
             if self._helper is not None and self._helper.alive:
                 return self._helper
             if self._helper is not None:
+                await self.forget_networks()
                 await self._helper.close()
             try:
                 self.state.prepare()
@@ -208,11 +199,18 @@ class Engine:
     def _named(self, spec: BoxSpec) -> BoxSpec:
         return replace(spec, id=spec.id or new_id(spec.name), hostname=spec.hostname or slug(spec.name))
 
-    async def _start(self, spec: BoxSpec, stack: Stack, *, copy: Upper | None = None) -> Box:
+    async def _start(
+        self, spec: BoxSpec, stack: Stack, *, copy: Upper | None = None, original: Box | None = None
+    ) -> Box:
+        """A box that serves. With an `original`, that one is given a fresh layer first. Raises SandboxError, Busy."""
         helper = await self._ready()
         means = self.means
         own_network = spec.network.mode == "no-network" or not means.no_network
         groups = means.cgroups.plan(f"{self.state.owner.tag}-{spec.id}", spec.limits)
+        exchange, handles = None, []
+        if original is not None and original.life.first is not None:
+            exchange = Exchange(original.stack, self._upper())
+            handles.append(original.life.first.handle)
         request: BoxRequest = {
             "stack": stack.request(copy=copy),
             "cgroups": groups,
@@ -221,29 +219,37 @@ class Engine:
             "hostname": spec.hostname,
             "files": network.box_files(spec.network, spec.hostname, own=own_network),
             "folders": list(spec.folders),
+            "exchange": exchange.request() if exchange else None,
         }
+        program = self._way_out(spec.network)
+        kept = await self._networks.take(program) if own_network else None
         try:
-            channel = await helper.ask("box", {**request})
+            channel = await helper.ask("box", {**request}, [*handles, *([kept.namespace] if kept else [])])
         except BaseException:
             stack.release()
+            if kept is not None:
+                await finished(kept.close())
             raise
         freezer = groups[0]["path"] if means.cgroups.freezes else None
         paths = tuple(group["path"] for group in groups)
 
         async def clean(box: Box) -> None:
-            self._boxes.discard(box)
-            await (await self._ready()).call(
-                "clean", {"cgroups": paths, "trees": [str(path) for path in box.stack.release()]}
-            )
-            self.state.remove(spec.id)
+            if original and exchange and exchange.done is None:
+                # Nobody knows which layer it writes.
+                await original.life.end()
+            await self._clean(box, paths, [] if exchange is None or exchange.done else [exchange.fresh.home])
 
-        box = Box(spec, stack, channel, helper=helper, freezer=freezer, clean=clean)
+        box = Box(spec, stack, channel, helper=helper, freezer=freezer, clean=clean, exchange=exchange)
+        box.network = kept
+        if not own_network:
+            box.notes = (f"the network is the host's own, its loopback included: {means.no_network}",)
         self._boxes.add(box)
         try:
             async with asyncio.timeout(START_TIMEOUT):
                 await box.life.begin()
-                if spec.network.mode != "no-network":
-                    await self._connect(box, helper, own=own_network)
+                if own_network and kept is None:
+                    box.network = BoxNetwork(box.life.take_network(), program)
+                    await box.network.connect(helper)
             self._record(box, paths)
         except TimeoutError:
             await box.stop()
@@ -253,34 +259,22 @@ class Engine:
         except BaseException:
             await box.stop()
             raise
-        finally:
-            box.life.drop_network()
         return box
 
-    async def _connect(self, box: Box, helper: Helper, *, own: bool) -> None:
-        """Give a box the network it is to have."""
-        if not own:
-            box.notes = (f"the network is the host's own, its loopback included: {self.means.no_network}",)
-            return
-        first = box.life.first
-        assert first is not None
-        argv = network.pasta_command(network.host_resolvers())
-        reply = await helper.ask("network", {"argv": argv}, [first.handle, box.life.network])
+    async def _clean(self, box: Box, groups: Sequence[str], trees: Sequence[Path]) -> None:
+        """Remove what a box leaves behind it, and these trees."""
+        self._boxes.discard(box)
+        if box.network is not None:
+            await self._networks.give_back(box.network)
+        everything = [str(path) for path in (*box.stack.release(), *trees)]
+        await (await self._ready()).call("clean", {"cgroups": groups, "trees": everything})
+        self.state.remove(box.id)
 
-        async def wait_for_end() -> None:
-            while (await reply.receive())[0] is not None:
-                pass
-            reply.close()
-
-        box.attached.push_async_callback(wait_for_end)
-        answer, _ = await reply.receive()
-        if answer is None or "error" in answer:
-            raise SandboxError(
-                f"no network: {answer['error'] if answer else 'pasta was killed'}",
-                backend=BACKEND,
-                sandbox=box.id,
-                phase="start",
-            )
+    def _way_out(self, wanted: Network) -> tuple[str, ...]:
+        """The program that gives a network namespace of its own what a box is to reach."""
+        if wanted.mode == "no-network":
+            return NO_WAY_OUT
+        return tuple(network.pasta_command(network.host_resolvers()))
 
     def _record(self, box: Box, groups: tuple[str, ...]) -> None:
         first = box.life.first

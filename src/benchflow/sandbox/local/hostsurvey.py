@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+from contextlib import suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -149,22 +150,30 @@ def _system_folder(root: Path, name: str, mounts: Collection[str], watched: Watc
 def _private_below(folder: Path, device: int, mounts: Collection[str], watched: Watched) -> Iterator[Path]:
     pending = [str(folder)]
     while pending:
-        current = pending.pop()
-        with os.scandir(current) as scan:
-            for item in scan:
-                if item.is_symlink():
-                    continue
-                info = item.stat(follow_symlinks=False)
-                is_folder = stat.S_ISDIR(info.st_mode)
-                if is_folder or "/usr/local/" in item.path:
-                    watched.add(item.path, info)
-                plain = is_folder or stat.S_ISREG(info.st_mode)
-                if not plain or not _everyone_reads(info) or info.st_dev != device or item.path in mounts:
-                    yield Path(item.path)
-                elif is_folder:
-                    pending.append(item.path)
-                elif "/local/etc/" in item.path and _holds_secret(Path(item.path)):
-                    yield Path(item.path)
+        for item, info in _contents(pending.pop()):
+            if item.is_symlink():
+                continue
+            is_folder = stat.S_ISDIR(info.st_mode)
+            if is_folder or "/usr/local/" in item.path:
+                watched.add(item.path, info)
+            plain = is_folder or stat.S_ISREG(info.st_mode)
+            if not plain or not _everyone_reads(info) or info.st_dev != device or item.path in mounts:
+                yield Path(item.path)
+            elif is_folder:
+                pending.append(item.path)
+            elif "/local/etc/" in item.path and _holds_secret(Path(item.path)):
+                yield Path(item.path)
+
+
+def _contents(folder: str) -> Iterator[tuple[os.DirEntry[str], os.stat_result]]:
+    """What is in a folder, but for what goes away while it is looked at."""
+    try:
+        items = list(os.scandir(folder))
+    except OSError:
+        return
+    for item in items:
+        with suppress(FileNotFoundError):
+            yield item, item.stat(follow_symlinks=False)
 
 
 def _everyone_reads(info: os.stat_result) -> bool:
@@ -191,19 +200,15 @@ def _etc(root: Path, watched: Watched) -> Iterator[Entry]:
 
 
 def _etc_folder(root: Path, folder: str, private: tuple[str, ...], watched: Watched) -> Iterator[Entry]:
-    try:
-        items = sorted(os.scandir(root / folder), key=lambda item: item.name)
-    except OSError:
-        return
-    for item in items:
+    for item, info in sorted(_contents(str(root / folder)), key=lambda found: found[0].name):
         if any(fnmatchcase(item.name, pattern) for pattern in private):
             continue
         name = f"{folder}/{item.name}"
-        info = item.stat(follow_symlinks=False)
         watched.add(item.path, info)
         owned = (stat.S_IMODE(info.st_mode), info.st_uid, info.st_gid)
         if item.is_symlink():
-            yield Entry("link", name, text=os.readlink(item.path))  # noqa: PTH115
+            with suppress(FileNotFoundError):
+                yield Entry("link", name, text=os.readlink(item.path))  # noqa: PTH115
         elif not _everyone_reads(info):
             continue
         elif item.is_dir(follow_symlinks=False):

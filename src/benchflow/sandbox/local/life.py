@@ -16,6 +16,11 @@ from benchflow.sandbox.local.guest import wire
 
 if TYPE_CHECKING:
     from benchflow.sandbox.local.channel import Channel
+    from benchflow.sandbox.local.uppers import Exchange
+
+
+class Busy(Exception):
+    """Others than its first process run in a box that was to get a fresh layer, so it did not."""
 
 
 class First:
@@ -50,48 +55,56 @@ def _pid_of(handle: int) -> int:
 
 
 class Life:
-    """A first process that is starting, serving or gone."""
+    """A first process that is starting, serving or gone. As a fork it begins with an `exchange` in its original."""
 
-    def __init__(self, channel: Channel, box: str) -> None:
+    def __init__(self, channel: Channel, box: str, exchange: Exchange | None = None) -> None:
         self._channel = channel
         self._box = box
+        self._exchange = exchange
         self.first: First | None = None
-        self.network = -1
-        """Its network namespace, until it serves."""
+        self._network: list[int] = []
 
     async def begin(self) -> None:
-        """Return when it serves. Raises SandboxError with what went wrong inside."""
+        """Return when it serves. Raises SandboxError with what went wrong inside, and Busy."""
         while True:
             message, descriptors = await self._channel.receive()
             if message is None:
                 raise SandboxError("it died while it was starting", backend="local", sandbox=self._box, phase="start")
-            if "pid" in message:
-                self.first = First(descriptors[0])
-                self.network = descriptors[1]
+            if self._note(message, descriptors):
                 continue
-            wire.close_all(descriptors)
             if "error" in message:
                 raise SandboxError(message["error"], backend="local", sandbox=self._box, phase="start")
             return
 
-    def drop_network(self) -> None:
-        if self.network >= 0:
-            os.close(self.network)
-            self.network = -1
+    def _note(self, message: wire.Message, descriptors: list[int]) -> bool:
+        """Take in what a message says of the start, unless it is the last one. Raises Busy."""
+        if "pid" in message:
+            self.first = First(descriptors[0])
+            self._network = descriptors[1:]
+            return True
+        wire.close_all(descriptors)
+        if self._exchange and self._exchange.done is None:
+            self._exchange.settle(done=message.get("busy") is False)
+        if message.get("busy"):
+            raise Busy
+        return "busy" in message
+
+    def take_network(self) -> list[int]:
+        """The descriptors of a network namespace that was made for it, which belong to the caller then."""
+        taken, self._network = self._network, []
+        return taken
 
     async def end(self) -> None:
         """Return when nothing of it runs, however far it had come."""
-        self.drop_network()
-        if self.first is not None:
-            await self.first.kill()
-            return
-        with suppress(OSError):
-            self._channel.shut()
-        while True:
+        if self.first is None:
+            with suppress(OSError):
+                self._channel.shut()
+        while self.first is None:
             message, descriptors = await self._channel.receive()
             if message is None:
                 break
-            if "pid" in message:
-                self.first = First(descriptors.pop(0))
-                await self.first.kill()
-            wire.close_all(descriptors)
+            with suppress(Busy):
+                self._note(message, descriptors)
+        if self.first is not None:
+            await self.first.kill()
+        wire.close_all(self.take_network())

@@ -79,11 +79,12 @@ class Stack:
         self.frozen.insert(0, self.current)
         self.current = fresh
 
-    def branch(self, fresh: Upper) -> Stack:
-        """Another box over the same frozen layers."""
-        for layer in self.frozen:
+    def branch(self, fresh: Upper, *, over_current: bool = False) -> Stack:
+        """Another box over the same frozen layers; also over the one that is written now, and is about to freeze."""
+        shared = [*([self.current] if over_current else []), *self.frozen]
+        for layer in shared:
             layer.users += 1
-        return Stack(fresh, self.frozen.copy(), self.image, self.tmpfs_bytes)
+        return Stack(fresh, shared, self.image, self.tmpfs_bytes)
 
     def release(self) -> list[Path]:
         """The box is gone; what is to be removed with it."""
@@ -91,3 +92,22 @@ class Stack:
             return []
         self._released = True
         return [path for layer in (self.current, *self.frozen) for path in layer.release()]
+
+
+@dataclass(slots=True)
+class Exchange:
+    """A fresh layer for a box that is being forked: all it had is frozen under it."""
+
+    stack: Stack
+    fresh: Upper
+    done: bool | None = None
+    """None while nobody knows."""
+
+    def request(self) -> StackRequest:
+        return self.stack.request_for(self.fresh, [self.stack.current, *self.stack.frozen])
+
+    def settle(self, *, done: bool) -> None:
+        """Called once it is known whether the box writes the fresh layer now."""
+        self.done = done
+        if done:
+            self.stack.freeze(self.fresh)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from benchflow.testing.contract.world import bounded, commands, shell, unique
+from benchflow.testing.contract.world import bounded, commands, shell, unique, wait_runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -146,8 +146,7 @@ class IsolationContract:
             world.create() as other,
             await other.open(f"echo x > /{name}; echo x > /dev/shm/{name}; sleep {number}"),
         ):
-            await shell(other, f"while [ ! -e /dev/shm/{name} ]; do sleep 0.05; done")
-            assert f"sleep {number}" in await commands(other)
+            await wait_runs(other, number)
             assert f"sleep {number}" not in await commands(box)
             assert not (await box.exec(f"ls /{name} || ls /dev/shm/{name}", user=0)).ok
 

@@ -117,11 +117,11 @@ class LifecycleContract:
     async def test_stop_ends_what_runs_inside(self, world: World) -> None:
         sandbox = world.create()
         await sandbox.start()
-        number = unique()
-        stream = await sandbox.open(["sleep", str(number)])
-        running = asyncio.create_task(sandbox.exec(f"setsid sleep {number} & sleep {number}"))
+        first, child, second = unique(), unique(), unique()
+        stream = await sandbox.open(["sleep", str(first)])
+        running = asyncio.create_task(sandbox.exec(f"setsid sleep {child} & sleep {second}"))
         waiting = asyncio.create_task(stream.wait())
-        await wait_runs(sandbox, number)
+        await wait_runs(sandbox, first, child, second)
         await sandbox.stop()
         for task in (running, waiting):
             with pytest.raises(SandboxGone):

@@ -29,6 +29,18 @@ for (1, 2) { fork or do { my $end = time + 4; 1 while time < $end; exit } } wait
 my @t = times; print $t[2] + $t[3];
 """
 
+HOGS = r"""
+$| = 1; pipe my $hold, my $held;
+for (1..4) {
+    pipe my $said, my $say;
+    if (!fork) { close $held; $x = "x" x (60 << 20); $x .= "y"; syswrite $say, "y"; sysread $hold, $b, 1;
+                 print "survived\n"; exit }
+    close $say; sysread $said, $b, 1;
+}
+close $held; 1 while wait > 0;
+"""
+"""Four that hold their memory until the last of them has either got its own or been killed for it."""
+
 
 @bounded
 class LimitContract:
@@ -103,9 +115,8 @@ class LimitContract:
     async def test_a_limit_is_seen_by_all_processes_together(self, world: World, capabilities: Capabilities) -> None:
         if "memory" not in capabilities.limits:
             pytest.skip("no memory limit")
-        hog = """perl -e '$x = "x" x (60 << 20); $x .= "y"; sleep 2; print "survived\n"' 2>/dev/null"""
         async with world.create(limits=Limits(memory_mb=128)) as box:
-            result = await box.exec(" & ".join([hog] * 4) + " & wait")
+            result = await box.exec(["perl", "-e", HOGS])
             assert result.stdout.count(b"survived") < 4
             await _lives(box)
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Unpack
 
 from benchflow.sandbox.base import Capabilities, Limits, Mount, Network, Owner, SandboxSpec
-from benchflow.testing.leaks import Footprint, footprint, leaks
+from benchflow.testing.leaks import SETTLE_STEP, Footprint, footprint, leaks
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -36,8 +36,11 @@ if TYPE_CHECKING:
 TEST_TIMEOUT = 180.0
 """Seconds after which a test of the contract is given up as hanging. No promise is about speed."""
 
-GONE_TIMEOUT = 20.0
-"""Seconds that a killed process gets to disappear."""
+GONE_TIMEOUT = 60.0
+"""Seconds that a killed process gets to disappear, and one that was started to appear."""
+
+SETTLED_LOOKS = 3
+"""How many looks in a row must find the same before a new sandbox counts as having started all that it consists of."""
 
 TOKEN = "BENCHFLOW_CONTRACT"
 """Variable in the environment of every process of our sandboxes, by which they are told from everybody else's."""
@@ -102,9 +105,18 @@ class World:
             await box.stop()
 
     async def note_start(self) -> None:
-        """Remember what there is, unless it is known from the end of the test before."""
-        if self._start is None:
-            self._start = await self._snapshot()
+        """Remember what there is, unless it is known from the end of the test before.
+
+        What keeps a sandbox alive may still be starting when the sandbox can be used already.
+        """
+        if self._start is not None:
+            return
+        now, alike = await self._snapshot(), 1
+        while alike < SETTLED_LOOKS:
+            await asyncio.sleep(SETTLE_STEP)
+            before, now = now, await self._snapshot()
+            alike = alike + 1 if before[0].processes == now[0].processes else 1
+        self._start = now
 
     async def leaks_since_start(self) -> list[str]:
         """What is there now and was not then, as texts. Without any, now is the start of the next test."""
@@ -117,8 +129,8 @@ class World:
 
     async def _snapshot(self) -> tuple[Footprint, frozenset[str]]:
         """What there is now: on the machine, and by name in the backend's own books."""
-        listed = frozenset(f"sandbox {name}" for name in await self.note_ids())
-        return await self.record.footprint(), listed | await self.extras(self.record)
+        listed = frozenset(f"sandbox {name}" for name in await self.note_ids()) | await self.extras(self.record)
+        return await self.record.footprint(), listed
 
     async def note_ids(self) -> frozenset[str]:
         """The ids of our sandboxes that the backend lists now; they are remembered."""

@@ -1,4 +1,4 @@
-"""The program that gives a box a network, held by a process that ends it with the box, whatever became of the host."""
+"""The program that gives boxes a network, held by a process that ends it with the host, however that ended."""
 
 from __future__ import annotations
 
@@ -14,18 +14,17 @@ if TYPE_CHECKING:
     from .messages import NetworkRequest
 
 
-def connect(request: NetworkRequest, reply: socket.socket, descriptors: list[int]) -> None:
-    """Start the program, say when the network is there, and end the program with the box."""
-    first, namespace = descriptors
+def connect(request: NetworkRequest, reply: socket.socket, namespace: int) -> None:
+    """Start the program, say when the network is there, and end the program when the host lets go of the reply."""
     kernel.adopt_orphans()
     os.set_inheritable(namespace, True)
     programs.run([word.replace("{}", str(namespace)) for word in request["argv"]])
     os.close(namespace)
     wire.send(reply, {"ok": True})
     wake = command.watch_children()
-    while True:
-        ready, _, _ = select.select([first, wake], [], [])
-        if first in ready:
+    while processes.has_children():
+        ready, _, _ = select.select([reply.fileno(), wake], [], [])
+        if reply.fileno() in ready:
             break
         command.clear(wake)
         processes.reap()

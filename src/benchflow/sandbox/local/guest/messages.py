@@ -59,9 +59,14 @@ class CgroupRequest(TypedDict):
 
 
 class BoxRequest(TypedDict):
-    """`box`, to the zygote: start one. The reply socket stays, as the control socket of the box.
+    """`box`, to the zygote: start one. The reply socket stays, as the control socket of the box. With `own_network` it
+    may bring the namespace of one, else one is made.
 
-    Replies: `{"pid"}` with a pidfd of the first process and its network namespace, then the last reply once it serves.
+    `exchange` makes it a fork: the box whose first process comes as a pidfd, before the network, is given that stack
+    over all it had. The first reply then is `{"busy"}`, true when that box has other processes, and nothing was done.
+
+    Replies: `{"pid"}` with a pidfd of the first process, and, if a network was made, its namespace and the counters of
+    it, then the last reply once it serves.
     """
 
     stack: StackRequest
@@ -73,6 +78,7 @@ class BoxRequest(TypedDict):
     """Small files laid over the image's, such as /etc/hosts: path -> content."""
     folders: list[str]
     """Folders made if they are missing."""
+    exchange: StackRequest | None
 
 
 class TreeRequest(TypedDict):
@@ -82,20 +88,12 @@ class TreeRequest(TypedDict):
     writable: bool
 
 
-class ExchangeRequest(TypedDict):
-    """`exchange`, to the zygote: put a fresh upper over all a box has. Descriptor: pidfd of its first process.
-
-    Reply: `busy`, true when the box has other processes, and nothing was done.
-    """
-
-    stack: StackRequest
-
-
 class NetworkRequest(TypedDict):
-    """`network`, to the zygote: give a network to a box. Descriptors: pidfd of its first process, its namespace.
+    """`network`, to the zygote: give a network namespace a way out. Descriptor: the namespace.
 
     `argv` starts a program that puts itself into the background once the network is there; `{}` in it becomes the
-    number of the namespace's descriptor. The reply socket stays open for as long as the program runs.
+    number of the namespace's descriptor. The reply socket stays open for as long as the program runs, which is ended
+    with the other end of it.
     """
 
     argv: list[str]

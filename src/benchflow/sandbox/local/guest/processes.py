@@ -150,6 +150,15 @@ def _await_end(pid: int) -> None:
         os.close(handle)
 
 
+def has_children() -> bool:
+    """Whether any child lives, or waits to be reaped."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
+
+
 def reap() -> dict[int, int]:
     """Collect the children that have ended, without waiting: pid -> exit code, 128 + n for a signal n."""
     ended: dict[int, int] = {}

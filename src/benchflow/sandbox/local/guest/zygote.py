@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from .messages import (
         BoxRequest,
         ChangesRequest,
-        ExchangeRequest,
         HelloRequest,
         NetworkRequest,
+        StackRequest,
         StageRequest,
         TreeRequest,
         UnpackRequest,
@@ -162,16 +162,13 @@ class Zygote:
                 match request["op"]:
                     case "tree":
                         _send_mount(reply, _tree(cast("TreeRequest", request)))
-                    case "exchange":
-                        exchange = cast("ExchangeRequest", request)
-                        self._fork(lambda: self._exchange(exchange, reply, descriptors[0]), reply)
                     case "box":
                         box = cast("BoxRequest", request)
                         hostmount.prepare(box["stack"]["layers"])
-                        self._fork_first(lambda: self._box(box, reply), reply)
+                        self._fork_first(lambda: self._box(box, reply, descriptors), reply)
                     case "network":
                         join = cast("NetworkRequest", request)
-                        self._fork(lambda: escort.connect(join, reply, descriptors), reply)
+                        self._fork(lambda: escort.connect(join, reply, descriptors[0]), reply)
                     case "changes":
                         self._fork(lambda: _changes(cast("ChangesRequest", request), reply), reply)
                     case "stage":
@@ -209,21 +206,27 @@ class Zygote:
         finally:
             os.setns(self._home, kernel.CLONE_NEWPID)
 
-    def _box(self, request: BoxRequest, control: socket.socket) -> None:
+    def _box(self, request: BoxRequest, control: socket.socket, given: list[int]) -> None:
         """Prepare what needs the host's paths, enter new namespaces, and become their first process."""
+        if request["exchange"] and not self._exchange(request["exchange"], control, given.pop(0)):
+            return
         overlay = layers.stack(request["stack"], user_namespace=self._user_namespace)
         mounts = [_tree({"path": item["source"], "writable": item["writable"]}) for item in request["mounts"]]
         cgroups.enter(request["cgroups"])
-        os.unshare(_NAMESPACES | (kernel.CLONE_NEWNET if request["own_network"] else 0))
-        handles = [os.pidfd_open(os.getpid()), os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)]
+        for network in given:
+            os.setns(network, kernel.CLONE_NEWNET)
+        make_network = request["own_network"] and not given
+        os.unshare(_NAMESPACES | (kernel.CLONE_NEWNET if make_network else 0))
+        handles = [os.pidfd_open(os.getpid()), *(_network() if make_network else ())]
         wire.send(control, {"pid": 1}, handles)
         wire.close_all(handles)
         frame = root.Root(request, overlay, mounts, user_namespace=self._user_namespace)
         init.begin(request, control, frame, self._rules)
 
-    def _exchange(self, request: ExchangeRequest, reply: socket.socket, first: int) -> None:
-        """Give a box a fresh upper folder over all it had; refused while others than its first process run."""
-        overlay = layers.stack(request["stack"], user_namespace=self._user_namespace)
+    def _exchange(self, request: StackRequest, reply: socket.socket, first: int) -> bool:
+        """Give a box a fresh upper folder over all it had, unless others than its first process run."""
+        home = os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+        overlay = layers.stack(request, user_namespace=self._user_namespace)
         os.setns(first, kernel.CLONE_NEWNS)
         idle = processes.only_the_first()
         if idle:
@@ -233,7 +236,10 @@ class Zygote:
                 # Half moved, it is of no use to anybody.
                 signal.pidfd_send_signal(first, signal.SIGKILL)
                 raise
-        wire.send(reply, {"ok": True, "busy": not idle})
+        os.setns(home, kernel.CLONE_NEWNS)
+        os.close(home)
+        wire.send(reply, {"busy": not idle})
+        return idle
 
 
 def _own_processes() -> int | None:
@@ -245,6 +251,13 @@ def _own_processes() -> int | None:
         os.close(handle)
         return None
     return handle
+
+
+def _network() -> list[int]:
+    """Our network namespace and what the kernel counts in it."""
+    counters = [f"/proc/self/net/{name}" for name in ("dev", "snmp", "snmp6")]
+    names = ["/proc/self/ns/net", *(name for name in counters if os.path.exists(name))]
+    return [os.open(name, os.O_RDONLY | os.O_CLOEXEC) for name in names]
 
 
 def _fork_inside(job: Callable[[], None]) -> None:
