@@ -91,12 +91,12 @@ class BuildContract:
         await sandbox.stop()
 
     async def test_a_build_that_takes_too_long(self, world: World, base: str, tmp_path: Path) -> None:
-        (tmp_path / "Dockerfile").write_text(f"FROM {base}\nRUN sleep 1000\n")
+        (tmp_path / "Dockerfile").write_text(f"FROM {base}\nRUN sleep 120\n")
         with pytest.raises(SandboxBuildError):
             await world.backend.prepare(BuildContext(tmp_path), timeout=3)
 
     async def test_a_cancelled_build_leaves_nothing(self, world: World, base: str, tmp_path: Path) -> None:
-        (tmp_path / "Dockerfile").write_text(f"FROM {base}\nRUN echo started && sleep 1000\n")
+        (tmp_path / "Dockerfile").write_text(f"FROM {base}\nRUN echo started && sleep 120\n")
         started = asyncio.Event()
 
         def log(line: str) -> None:
