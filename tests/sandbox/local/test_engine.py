@@ -7,6 +7,8 @@ import os
 import select
 import signal
 import sys
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,10 +22,9 @@ from benchflow.sandbox.local.engine import Engine
 if TYPE_CHECKING:
     from asyncio import StreamReader, StreamWriter
     from collections.abc import Callable
-    from pathlib import Path
 
     from benchflow.sandbox.local.box import Box
-    from benchflow.sandbox.local.engine import BoxSpec
+    from benchflow.sandbox.local.engine import BoxSpec, Storage
 
 pytestmark = pytest.mark.needs("local", "rootfs")
 
@@ -362,3 +363,119 @@ async def test_a_thousand_in_a_row_grow_nothing(engine: Engine, spec: Callable[.
         await box.exec(["true"])
         await box.stop()
     assert descriptors() == before
+
+
+async def test_the_first_process_of_a_fork_holds_nothing_of_the_original(
+    engine: Engine, spec: Callable[..., BoxSpec]
+) -> None:
+    box = await engine.start_box(spec())
+    fork = await engine.fork_box(box, name="fork")
+    plain = await engine.start_box(spec())
+    assert fork.stack.frozen
+    assert holdings(fork) == holdings(box) == holdings(plain)
+    for one in (box, fork):
+        assert await shell(one, "cut -d' ' -f5 /proc/self/mountinfo | sort") == await shell(
+            plain, "cut -d' ' -f5 /proc/self/mountinfo | sort"
+        )
+    for one in (box, fork, plain):
+        await one.stop()
+
+
+async def test_the_former_root_of_a_forked_box_is_mounted_nowhere(engine: Engine, spec: Callable[..., BoxSpec]) -> None:
+    box = await engine.start_box(spec())
+    (former,) = overlays(first_pid(box))
+    fork = await engine.fork_box(box, name="fork")
+    assert box.stack.frozen
+    assert engine._helper is not None
+    assert len({former, *overlays(first_pid(box)), *overlays(first_pid(fork))}) == 3
+    assert former not in overlays(engine._helper._process.pid)
+    await fork.stop()
+    await box.stop()
+
+
+@pytest.mark.parametrize("storage", ["disk", "tmpfs"])
+@pytest.mark.parametrize("act", ["cancel", "stop the original", "kill the original", "kill the helper"])
+async def test_a_fork_that_is_disturbed_at_any_moment(
+    engine: Engine, spec: Callable[..., BoxSpec], monkeypatch: pytest.MonkeyPatch, storage: Storage, act: str
+) -> None:
+    """The original has all its files and goes on, or is gone; nothing is left in either case."""
+    monkeypatch.setattr(engine, "_storage", storage)
+    descriptors = 0
+    for moment in range(8):
+        box = await engine.start_box(spec())
+        await shell(box, "echo kept > /file")
+        forking = asyncio.create_task(engine.fork_box(box, name="fork"))
+        await asyncio.wait([forking], timeout=moment * 0.003)
+        stopping = await disturb(engine, box, forking, act)
+        try:
+            fork = await forking
+        except (asyncio.CancelledError, SandboxError):
+            pass
+        else:
+            assert await shell(fork, "cat /file") == "kept\n"
+            await fork.stop()
+        try:
+            assert await shell(box, "cat /file; echo more >> /file; cat /file") == "kept\nkept\nmore\n"
+            assert act != "stop the original"
+        except SandboxGone:
+            assert act != "cancel"
+        await asyncio.gather(box.stop(), *stopping)
+        assert_nothing_left(engine, engine.state.root)
+        await engine.forget_networks()
+        held = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+        assert held == (descriptors or held)
+        descriptors = held
+
+
+async def disturb(engine: Engine, box: Box, forking: asyncio.Task[Box], act: str) -> list[asyncio.Task[None]]:
+    """What goes on afterwards, to be waited for."""
+    match act:
+        case "cancel":
+            forking.cancel()
+        case "stop the original":
+            return [asyncio.create_task(box.stop())]
+        case "kill the original":
+            os.kill(first_pid(box), signal.SIGKILL)
+        case _:
+            assert engine._helper is not None
+            with suppress(ProcessLookupError):
+                engine._helper._process.kill()
+            await engine._helper._process.wait()
+    return []
+
+
+async def test_a_fork_that_fails_after_the_exchange(
+    engine: Engine, spec: Callable[..., BoxSpec], tmp_path: Path
+) -> None:
+    """The original goes on, on its fresh layer, and can be forked again."""
+    (tmp_path / "in").mkdir()
+    box = await engine.start_box(spec(mounts=(Mount(tmp_path / "in", "/mnt"),)))
+    await shell(box, "echo kept > /file")
+    (tmp_path / "in").rename(tmp_path / "away")
+    with pytest.raises(SandboxError, match=f"{tmp_path}/in"):
+        await engine.fork_box(box, name="fork")
+    assert len(box.stack.frozen) == 1
+    assert await shell(box, "cat /file; rm /file; echo new > /file; cat /file; ls /mnt") == "kept\nnew\n"
+    (tmp_path / "away").rename(tmp_path / "in")
+    fork = await engine.fork_box(box, name="fork")
+    assert await shell(fork, "cat /file") == "new\n"
+    await fork.stop()
+    await box.stop()
+
+
+def first_pid(box: Box) -> int:
+    assert box.life.first is not None
+    return box.life.first.pid
+
+
+def holdings(box: Box) -> list[str]:
+    """What the descriptors of its first process lead to, and its root and working folder."""
+    folder = Path(f"/proc/{first_pid(box)}")
+    links = [*sorted((folder / "fd").iterdir(), key=lambda path: int(path.name)), folder / "root", folder / "cwd"]
+    return [str(link.readlink()).partition(":")[0] for link in links]
+
+
+def overlays(pid: int) -> list[str]:
+    """The numbers of the overlays in the mount namespace of a process."""
+    rows = Path(f"/proc/{pid}/mountinfo").read_text(encoding="utf-8").splitlines()
+    return [row.split(" ")[2] for row in rows if " - overlay " in row]

@@ -70,8 +70,17 @@ async def main():
         await box.kill_processes()
         async with await box.fork() as fork:
             found["fork"] = (await fork.exec("cat /etc/skel; echo y > /etc/skel")).text
+            mounts = [await each.exec("cut -d' ' -f5 /proc/self/mountinfo | sort") for each in (box, fork)]
+            found["mounts"] = mounts[0].stdout == mounts[1].stdout != b""
+            found["frozen"] = len(box._now("test").box.stack.frozen)
         found["after"] = (await box.exec("cat /etc/skel")).text
         found["timeout"] = (await box.exec("setsid sleep 1000 & sleep 1000", timeout=0.3)).timed_out
+    seen = set()
+    await backend.engine.forget_networks()
+    for _ in range(3):
+        async with backend.create(spec) as box:
+            seen.add((await box.exec("readlink /proc/self/ns/net")).text)
+    found["networks"] = len(seen)
     await backend.engine.remove(root)
     await backend.close()
     found["left"] = sorted(str(p.relative_to(home)) for p in home.rglob("*") if p.is_file())
@@ -105,6 +114,8 @@ async def test_an_ordinary_user(kind: str, network: str) -> None:
     assert found["host"][:2] == [1, ""]  # type: ignore[index] # a triple
     assert (found["out"], found["fork"], found["after"]) == ("data", "x\n", "x\n")
     assert (found["busy"], found["timeout"]) == (True, True)
+    assert (found["mounts"], found["frozen"]) == (True, 1)
+    assert found["networks"] == 1
     assert found["left"] == ["in/file", "out/a/b"]
     interfaces = str(found["net"][1]).split()  # type: ignore[index] # a triple
     assert (interfaces == ["lo"]) == (network == "no-network")

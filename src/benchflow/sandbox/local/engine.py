@@ -22,6 +22,7 @@ from benchflow.sandbox.base import Change
 from benchflow.sandbox.local import network
 from benchflow.sandbox.local.box import Box
 from benchflow.sandbox.local.cgroups import PREFIX
+from benchflow.sandbox.local.guest import wire
 from benchflow.sandbox.local.helper import BACKEND, Helper
 from benchflow.sandbox.local.life import Busy
 from benchflow.sandbox.local.means import Means, Storage
@@ -92,11 +93,19 @@ class Engine:
         async with box.control.gate.hold():
             if box.ended:
                 raise box.control.gone("fork")
-            if not box.control.gate.passing and len(box.stack.frozen) < MAX_FROZEN:
-                with suppress(Busy):
-                    return await self._start(spec, box.stack.branch(self._upper(), over_current=True), original=box)
-            async with box.halted():
-                return await self._start(spec, box.stack.branch(self._upper()), copy=box.stack.current)
+            try:
+                return await self._fork(box, spec)
+            except SandboxError as error:
+                if box.ended:
+                    raise box.control.gone("fork") from error
+                raise
+
+    async def _fork(self, box: Box, spec: BoxSpec) -> Box:
+        if not box.control.gate.passing and len(box.stack.frozen) < MAX_FROZEN:
+            with suppress(Busy):
+                return await self._start(spec, box.stack.branch(self._upper(), over_current=True), original=box)
+        async with box.halted():
+            return await self._start(spec, box.stack.branch(self._upper()), copy=box.stack.current)
 
     def _upper(self) -> Upper:
         return Upper.new(self.state.new_home())
@@ -203,14 +212,10 @@ class Engine:
         self, spec: BoxSpec, stack: Stack, *, copy: Upper | None = None, original: Box | None = None
     ) -> Box:
         """A box that serves. With an `original`, that one is given a fresh layer first. Raises SandboxError, Busy."""
-        helper = await self._ready()
         means = self.means
         own_network = spec.network.mode == "no-network" or not means.no_network
         groups = means.cgroups.plan(f"{self.state.owner.tag}-{spec.id}", spec.limits)
-        exchange, handles = None, []
-        if original is not None and original.life.first is not None:
-            exchange = Exchange(original.stack, self._upper())
-            handles.append(original.life.first.handle)
+        exchange = Exchange(original.stack, self._upper()) if original is not None else None
         request: BoxRequest = {
             "stack": stack.request(copy=copy),
             "cgroups": groups,
@@ -222,14 +227,22 @@ class Engine:
             "exchange": exchange.request() if exchange else None,
         }
         program = self._way_out(spec.network)
-        kept = await self._networks.take(program) if own_network else None
+        handles, kept = [], None
         try:
+            helper = await self._ready()
+            kept = await self._networks.take(program) if own_network else None
+            if original is not None:
+                handles.append(original.life.handle())
             channel = await helper.ask("box", {**request}, [*handles, *([kept.namespace] if kept else [])])
         except BaseException:
-            stack.release()
             if kept is not None:
                 await finished(kept.close())
+            # The original of a fork may have ended meanwhile and left these to it.
+            if left := [home for home in stack.release() if home.exists()]:
+                await finished(self.remove(*left))
             raise
+        finally:
+            wire.close_all(handles)
         freezer = groups[0]["path"] if means.cgroups.freezes else None
         paths = tuple(group["path"] for group in groups)
 
@@ -237,7 +250,7 @@ class Engine:
             if original and exchange and exchange.done is None:
                 # Nobody knows which layer it writes.
                 await original.life.end()
-            await self._clean(box, paths, [] if exchange is None or exchange.done else [exchange.fresh.home])
+            await self._clean(box, paths, exchange.left if exchange else [])
 
         box = Box(spec, stack, channel, helper=helper, freezer=freezer, clean=clean, exchange=exchange)
         box.network = kept

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchflow.errors import SandboxError
+from benchflow.errors import SandboxError, SandboxGone
 from benchflow.sandbox.local.guest import wire
 
 if TYPE_CHECKING:
@@ -44,8 +44,9 @@ class First:
         with suppress(ProcessLookupError):
             signal.pidfd_send_signal(self.handle, signal.SIGKILL)
         await self._ended.wait()
-        os.close(self.handle)
-        self.handle = -1
+        if self.handle >= 0:  # not closed meanwhile by another who waited for the same
+            os.close(self.handle)
+            self.handle = -1
 
 
 def _pid_of(handle: int) -> int:
@@ -88,6 +89,12 @@ class Life:
         if message.get("busy"):
             raise Busy
         return "busy" in message
+
+    def handle(self) -> int:
+        """A descriptor of it that belongs to the caller: its own one goes with it. Raises SandboxGone."""
+        if self.first is None or self.first.handle < 0:
+            raise SandboxGone("the sandbox ended", backend="local", sandbox=self._box, phase="fork")
+        return os.dup(self.first.handle)
 
     def take_network(self) -> list[int]:
         """The descriptors of a network namespace that was made for it, which belong to the caller then."""

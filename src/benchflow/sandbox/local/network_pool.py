@@ -1,9 +1,11 @@
 """Networks of boxes, kept for the next box when nobody used them: to start the way out costs more than a box.
 
-A network is as good as new when no packet left any of its sockets, that of its loopback included. The kernel counts
-them; what it sends by itself to find its neighbours is known by its type. No process of the former box is left then,
-and none inside may change addresses, routes or settings, so there is nothing else that one box could leave to
-another. A network that was used ends with its box.
+A network is as good as new when everything that a box could find in it is, to the letter, what it was before any box
+ran a command there: what the kernel counted, of packets and of attempts at them, the number of sockets, and the labels
+of flows, which outlive theirs. No process of the former box is left then, and none inside may change addresses,
+routes or settings, so there is nothing else that one box could leave to another. A packet that a kernel sends by
+itself cannot be told from one that root inside made up, so it counts as well; the settings of these networks
+(`guest.root`) have it sent before the first command, or not at all. A network that was used ends with its box.
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from benchflow.errors import SandboxError
-from benchflow.sandbox.local.guest import wire
+from benchflow.sandbox.local.guest import processes, wire
+from benchflow.settle import finished
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,21 +30,19 @@ MAX_IDLE = 64
 NO_WAY_OUT: tuple[str, ...] = ()
 """The program of a network that has loopback only."""
 
-KERNELS_OWN = (133, 135, 136, 143)
-"""Types of ICMPv6 that a kernel sends unasked: to find routers and neighbours, and to name its groups."""
-
-_COUNTERS_SIZE = 1 << 16
+_TEXT_SIZE = 1 << 16
 
 
 class BoxNetwork:
     """A network namespace and the program that gives it a way out, if it has one. Owns its descriptors: the namespace,
-    then its counters of devices, of IPv4 and of IPv6 (which may be missing)."""
+    then the texts in which a box would find what another left there."""
 
     def __init__(self, descriptors: Sequence[int], program: tuple[str, ...]) -> None:
         self.program = program
         self._descriptors = list(descriptors)
         self._escort: Channel | None = None
-        self._as_new: list[bytes] = []
+        self._pids: list[int] = []
+        self._as_made: list[bytes] | None = None
 
     @property
     def namespace(self) -> int:
@@ -49,26 +50,29 @@ class BoxNetwork:
 
     async def connect(self, helper: Helper) -> None:
         """Start the program, if it has one, and return when the network is there. Raises SandboxError."""
-        if not self.program:
-            return
-        self._escort = await helper.ask("network", {"argv": list(self.program)}, [self.namespace])
-        answer, _ = await self._escort.receive()
-        if answer is None or "error" in answer:
-            raise SandboxError(
-                f"no network: {answer['error'] if answer else f'{self.program[0]} was killed'}",
-                backend="local",
-                phase="start",
-            )
+        if self.program:
+            self._escort = await helper.ask("network", {"argv": list(self.program)}, [self.namespace])
+            answer, _ = await self._escort.receive()
+            if answer is None or "error" in answer:
+                raise SandboxError(
+                    f"no network: {answer['error'] if answer else f'{self.program[0]} was killed'}",
+                    backend="local",
+                    phase="start",
+                )
+            self._pids = answer["pids"]
+        self._as_made = self._texts()
 
     def as_new(self) -> bool:
-        """Whether the next box may have it: nothing was sent, and its way out is still there."""
+        """Whether the next box may have it: it was there, its way out still is, and nothing was left in it."""
         if self.program and (self._escort is None or self._escort.ended):
             return False
-        now = [os.pread(counters, _COUNTERS_SIZE, 0) for counters in self._descriptors[1:]]
-        if now != self._as_new and not unused(*(text.decode("ascii") for text in now)):
+        # A frame is counted when the program reads it, and the program does not wait while there is one.
+        if not all(processes.asleep(pid) for pid in self._pids):
             return False
-        self._as_new = now
-        return True
+        return self._as_made is not None and self._texts() == self._as_made
+
+    def _texts(self) -> list[bytes]:
+        return [lasting(os.pread(text, _TEXT_SIZE, 0)) for text in self._descriptors[1:]]
 
     async def close(self) -> None:
         """End the program and let go of the namespace."""
@@ -83,14 +87,9 @@ class BoxNetwork:
             escort.close()
 
 
-def unused(devices: str, ip4: str, ip6: str = "") -> bool:
-    """Whether a namespace with these /proc/net/dev, snmp and snmp6 sent nothing but what its kernel sends unasked."""
-    sent = sum(int(line.rpartition(":")[2].split()[9]) for line in devices.splitlines()[2:])
-    titles, values = (line.split() for line in ip4.splitlines()[:2])
-    requests = dict(zip(titles, values, strict=True))["OutRequests"]
-    counts = {name: int(value) for name, value in (line.split() for line in ip6.splitlines())}
-    own = sum(counts.get(f"Icmp6OutType{kind}", 0) for kind in KERNELS_OWN)
-    return requests == "0" and counts.get("Ip6OutRequests", 0) == own and sent <= own
+def lasting(text: bytes) -> bytes:
+    """What is of this network alone. In a sockstat that is the number of its sockets; the rest is the machine's."""
+    return text.partition(b"\n")[0] if text.startswith(b"sockets:") else text
 
 
 class NetworkPool:
@@ -99,12 +98,12 @@ class NetworkPool:
 
     async def take(self, program: tuple[str, ...]) -> BoxNetwork | None:
         """One that is as good as new, if there is any. It belongs to the caller."""
-        for network in [kept for kept in self._idle if kept.program == program]:
+        while network := next((kept for kept in self._idle if kept.program == program), None):
             self._idle.remove(network)
-            # Once more: what was sent last may not have been counted when it came back.
+            # Once more: the kernel may have had something to say when its last user was gone.
             if network.as_new():
                 return network
-            await network.close()
+            await finished(network.close())
         return None
 
     async def give_back(self, network: BoxNetwork) -> None:

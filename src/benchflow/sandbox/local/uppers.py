@@ -52,7 +52,7 @@ class Stack:
     tmpfs_bytes: int = 0
     """Size of what the box may write, in memory; 0 is on the disk and without bound."""
 
-    _released: bool = field(default=False, init=False)
+    released: bool = field(default=False, init=False)
 
     def request(self, *, copy: Upper | None = None) -> StackRequest:
         return self.request_for(self.current, self.frozen, copy=copy)
@@ -88,9 +88,9 @@ class Stack:
 
     def release(self) -> list[Path]:
         """The box is gone; what is to be removed with it."""
-        if self._released:
+        if self.released:
             return []
-        self._released = True
+        self.released = True
         return [path for layer in (self.current, *self.frozen) for path in layer.release()]
 
 
@@ -103,11 +103,19 @@ class Exchange:
     done: bool | None = None
     """None while nobody knows."""
 
+    _taken: bool = field(default=False, init=False)
+
+    @property
+    def left(self) -> list[Path]:
+        """What is to be removed: the fresh layer, unless it is the box's."""
+        return [] if self._taken else [self.fresh.home]
+
     def request(self) -> StackRequest:
         return self.stack.request_for(self.fresh, [self.stack.current, *self.stack.frozen])
 
     def settle(self, *, done: bool) -> None:
-        """Called once it is known whether the box writes the fresh layer now."""
+        """Called once it is known whether the box writes the fresh layer now. It may be gone meanwhile."""
         self.done = done
-        if done:
+        if done and not self.stack.released:
             self.stack.freeze(self.fresh)
+            self._taken = True

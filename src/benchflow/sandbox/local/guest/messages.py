@@ -65,8 +65,8 @@ class BoxRequest(TypedDict):
     `exchange` makes it a fork: the box whose first process comes as a pidfd, before the network, is given that stack
     over all it had. The first reply then is `{"busy"}`, true when that box has other processes, and nothing was done.
 
-    Replies: `{"pid"}` with a pidfd of the first process, and, if a network was made, its namespace and the counters of
-    it, then the last reply once it serves.
+    Replies: `{"pid"}` with a pidfd of the first process, and, if a network was made, its namespace and the texts that
+    tell what was done in it, then the last reply once it serves.
     """
 
     stack: StackRequest
@@ -92,8 +92,8 @@ class NetworkRequest(TypedDict):
     """`network`, to the zygote: give a network namespace a way out. Descriptor: the namespace.
 
     `argv` starts a program that puts itself into the background once the network is there; `{}` in it becomes the
-    number of the namespace's descriptor. The reply socket stays open for as long as the program runs, which is ended
-    with the other end of it.
+    number of the namespace's descriptor. Reply: its `pids`. The reply socket stays open for as long as the program
+    runs, which is ended with the other end of it.
     """
 
     argv: list[str]

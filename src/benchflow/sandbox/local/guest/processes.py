@@ -74,6 +74,15 @@ def only_the_first() -> bool:
     return True
 
 
+def asleep(pid: int) -> bool:
+    """Whether a process waits for something to do."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[0] == b"S"
+    except OSError:
+        return False
+
+
 def signal_each(pids: set[int], number: int) -> None:
     for pid in pids:
         try:
@@ -110,14 +119,15 @@ def end_children() -> None:
     Unlike `end_tree` it costs the same on a machine with many processes; what it ends must not fork without end.
     """
     while True:
-        signal_each(_children(), signal.SIGKILL)
+        signal_each(children(), signal.SIGKILL)
         try:
             os.waitpid(-1, 0)
         except ChildProcessError:
             return
 
 
-def _children() -> set[int]:
+def children() -> set[int]:
+    """The pids of the children of this process."""
     me = os.getpid()
     try:
         with open(f"/proc/self/task/{me}/children") as file:

@@ -42,6 +42,16 @@ READ_ONLY = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-tri
 DEV_BYTES = 1 << 20
 SHM_BYTES = 64 << 20
 
+NETWORK_SETTINGS = {
+    "ipv4/ip_unprivileged_port_start": "0",
+    # What the kernel says by itself on a device to come, it says at once or not at all: see `network_pool`.
+    "ipv6/conf/default/dad_transmits": "0",
+    "ipv6/conf/default/router_solicitations": "0",
+    "ipv6/conf/default/force_mld_version": "1",
+    "ipv6/conf/default/mldv1_unsolicited_report_interval": "1",
+}
+"""Settings of a network of a box's own, below /proc/sys/net."""
+
 _INERT = kernel.ATTR_NOSUID | kernel.ATTR_NODEV | kernel.ATTR_NOEXEC
 _BOX_FILES = "/dev/.benchflow"
 
@@ -68,7 +78,8 @@ class Root:
         for name, handle in parts.items():
             kernel.place(handle, f"/dev/{name}")
         if self._request["own_network"]:
-            _set_sysctl("/proc/sys/net/ipv4/ip_unprivileged_port_start", "0")
+            for name, value in NETWORK_SETTINGS.items():
+                _set_sysctl(f"/proc/sys/net/{name}", value)
         for path in READ_ONLY:
             _make_read_only(path)
         for path in MASKED:
@@ -124,7 +135,8 @@ def exchange(overlay: int) -> None:
 
     For a process that has entered the namespace of a box whose first process is the only one: open files,
     mappings and working folders would stay behind on the former root. That one is dropped, but for a descriptor that
-    is left open until this process ends: forgetting all it knew takes the kernel a while that nobody has to wait for.
+    stays open until this process closes all it holds: forgetting what it knew takes the kernel a while, which the box
+    does not have to wait for.
     """
     os.open("/", os.O_PATH | os.O_CLOEXEC)
     with open("/proc/1/mountinfo", "rb") as file:

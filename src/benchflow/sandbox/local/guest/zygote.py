@@ -254,9 +254,9 @@ def _own_processes() -> int | None:
 
 
 def _network() -> list[int]:
-    """Our network namespace and what the kernel counts in it."""
-    counters = [f"/proc/self/net/{name}" for name in ("dev", "snmp", "snmp6")]
-    names = ["/proc/self/ns/net", *(name for name in counters if os.path.exists(name))]
+    """Our network namespace, and the texts that tell what was done in it."""
+    texts = [f"/proc/self/net/{name}" for name in ("dev", "snmp", "snmp6", "netstat", "sockstat", "ip6_flowlabel")]
+    names = ["/proc/self/ns/net", *(name for name in texts if os.path.exists(name))]
     return [os.open(name, os.O_RDONLY | os.O_CLOEXEC) for name in names]
 
 
