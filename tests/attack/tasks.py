@@ -58,7 +58,10 @@ FILES: dict[str, dict[str, str]] = {
         "environment/app/.venv/bin/activate": 'export PATH="/app/.venv/bin:$PATH"\n',
         "environment/app/.venv/bin/run-python": '#!/bin/sh\nexec python3 "$@"\n',
         "environment/app/pyproject.toml": '[project]\nname = "shipped"\n\n[tool.pytest.ini_options]\naddopts = "-ra"\n',
-        "tests/test.sh": "#!/bin/bash\ncd /app\n. .venv/bin/activate\nrun-python /tests/check.py\n",
+        "tests/test.sh": (
+            "#!/bin/bash\ncd /app\n. .venv/bin/activate\nrun-python -c 'import pathlib, subprocess, sys'\n"
+            "run-python /tests/check.py\n"
+        ),
         "tests/check.py": (
             "import json\nimport pathlib\n\n"
             "answer = pathlib.Path('answer.txt')\n"

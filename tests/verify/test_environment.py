@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import site
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -53,10 +54,10 @@ def test_opt_outs_are_named_as_the_task_file_has_them() -> None:
     assert Hardening(cleanup_conftests=False, live=True).opt_outs == ("cleanup_conftests = false", "live = true")
 
 
-def run(tmp_path: Path, *words: str, path: str = "", new: Sequence[str] = ()) -> str:
+def run(tmp_path: Path, *words: str, path: str = "", new: Sequence[str] = (), paths: Sequence[str] = ()) -> str:
     guard = tmp_path / "guard"
     guard.mkdir(exist_ok=True)
-    for name, content in guard_files(new).items():
+    for name, content in guard_files(new, paths).items():
         (guard / name).write_bytes(content)
     env = {"PYTHONPATH": f"{guard}:{path}" if path else str(guard)}
     command = [sys.executable, *words]
@@ -85,6 +86,33 @@ def test_installed_modules_come_before_those_of_the_workspace(tmp_path: Path) ->
     assert run(tmp_path, "check.py") == "42\n"
     assert run(tmp_path, "-c", script, path=str(app)) == "42\n"
     assert "pytest" in run(tmp_path, "-m", "pytest", "--version", "--version")
+
+
+def test_what_only_other_systems_have_is_found_nowhere(tmp_path: Path) -> None:
+    app = tmp_path / "app"
+    app.mkdir()
+    for name in ("nt", "msvcrt", "_winapi", "_wmi", "_scproxy"):
+        (app / f"{name}.py").write_text("print('cheat')\n")
+    assert run(tmp_path, "-c", "import pathlib, platform, subprocess") == ""
+    assert "cheat" not in run(tmp_path, "-m", "pytest", "--version")
+
+
+def test_folders_that_an_agent_names_are_searched_after_all_others(tmp_path: Path) -> None:
+    app = tmp_path / "app"
+    app.mkdir()
+    early, guard = tmp_path / "early", tmp_path / "guard"
+    early.mkdir()
+    (early / "yaml.py").write_text("HERE = True\n")
+    (early / "only.py").write_text("HERE = True\n")
+    # What the guard sees when a .pth file has put the folder in front of the packages.
+    script = (
+        "import sys, runpy, site; sys.path[:] = [e for e in sys.path if 'packages' not in e]"
+        f" + [{str(early)!r}] + site.getsitepackages(); runpy.run_path({str(guard / 'sitecustomize.py')!r});"
+        " import yaml, only; print(hasattr(yaml, 'HERE'), only.HERE)"
+    )
+    assert run(tmp_path, "-c", script, paths=[str(early)]) == "False True\n"
+    again = "import yaml; print(yaml.__file__.startswith('" + str(early) + "'))"
+    assert run(tmp_path, "-c", again, paths=site.getsitepackages()) == "False\n"
 
 
 def test_only_installed_plugins_are_found(tmp_path: Path) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchflow.sandbox.base import Change
 from benchflow.verify.evidence import Finding, count, tampering_document, trust_of
-from benchflow.verify.hooks import LISTED, Setting, judge, resolve, summed, wants_login_shell, words_of
+from benchflow.verify.hooks import LISTED, Setting, judge, summed, wants_login_shell, words_of
+from benchflow.verify.links import resolve
 
 USER = Setting("/app", {"PATH": "/app/.venv/bin:/usr/bin:/bin"}, words=frozenset({"mytool", "requests"}))
 ROOT = Setting("/app", {"PATH": "/usr/local/bin:/usr/bin:/bin"}, root=True, words=frozenset({"mytool", "requests"}))
@@ -45,6 +48,15 @@ def verdict(change: Change, setting: Setting) -> tuple[str, str, str] | None:
         ("/app/.venv/bin/pytest", "added", ("path-shadowing", "critical", "restored")),
         ("/app/.venv/bin/mytool", "added", ("path-shadowing", "critical", "restored")),
         ("/app/.venv/bin/solution-cli", "added", None),
+        ("/app/bin/tool", "modified", None),
+        ("/app/sub/.venv/bin/tool", "modified", ("system-file", "critical", "restored")),
+        ("/app/sub/.venv/bin/bash", "added", ("path-shadowing", "critical", "restored")),
+        ("/app/sub/.venv/bin/mytool", "added", None),
+        ("/app/sub/.venv/pyvenv.cfg", "deleted", ("packages", "warning", "restored")),
+        ("/app/sub/.venv/pip.conf", "added", ("packages", "warning", "restored")),
+        ("/app/sub/pip.conf", "added", ("tool-configuration", "info", "ignored")),
+        ("/app/conftest.py", "deleted", ("pytest", "warning", "restored")),
+        ("/app/solve.py", "deleted", None),
         ("/usr/bin/python3", "modified", ("system-file", "critical", "restored")),
         ("/home/agent/.bashrc", "added", ("shell-startup", "info", "ignored")),
         ("/home/agent/.curlrc", "added", ("tool-configuration", "info", "ignored")),
@@ -80,6 +92,10 @@ def test_what_belongs_to_root_was_not_a_plain_users_doing() -> None:
         ("/usr/local/bin/python3", "added", True),
         ("/usr/local/bin/mytool", "added", True),
         ("/usr/local/lib/libc.so.6", "added", True),
+        ("/usr/local/lib/libtinfo.so.6", "added", True),
+        ("/usr/local/lib/libmine.so.1", "added", False),
+        ("/etc/xdg/pip/pip.conf", "added", True),
+        ("/etc/apt/sources.list.d/mine.list", "added", False),
         ("/lib/x86_64-linux-gnu/glibc-hwcaps/x86-64-v3/libc.so.6", "added", True),
         ("/etc/ld.so.conf.d/mine.conf", "added", True),
         ("/etc/apt/apt.conf.d/99hook", "added", True),
@@ -102,6 +118,21 @@ def test_what_root_changed_under_the_verifier_is_suspect(path: str, kind: str, s
     assert trust_of(found.findings) == ("suspect" if suspect else "trusted")
 
 
+@pytest.mark.parametrize("word", ["apt-get", "apk"])
+def test_where_a_verifier_installs_from_must_be_the_images(word: str) -> None:
+    installing = replace(ROOT, words=frozenset({word}))
+    for path, kind in (
+        ("/etc/apt/sources.list", "modified"),
+        ("/etc/apt/sources.list.d/mine.list", "added"),
+        ("/etc/apk/repositories", "modified"),
+        ("/var/lib/dpkg/info/libc-bin.postinst", "modified"),
+    ):
+        change = Change(path, kind)  # type: ignore[arg-type]
+        assert trust_of(judge([change], installing).findings) == "suspect"
+        assert trust_of(judge([change], ROOT).findings) == "trusted"
+    assert not judge([Change("/var/lib/dpkg/info/nginx.postinst", "added")], installing).findings
+
+
 def test_the_parts_of_files_that_act_are_looked_at() -> None:
     names = ["/app/pyproject.toml", "/app/setup.cfg", "/app/.git/config", "/x/lib/python3/site-packages/a.pth"]
     names += ["/app/evil.dist-info/entry_points.txt", "/srv/repo.git/config"]
@@ -109,6 +140,9 @@ def test_the_parts_of_files_that_act_are_looked_at() -> None:
     assert [part for _, part in found.inspect] == [
         *("pytest-toml", "pytest-ini", "git-config", "pth", "entry-points", "git-config")
     ]
+    hidden = ["/app/.x/HEAD", "/app/.x/config", "/app/.git/commondir", "/app/e.DIST-INFO/entry_points.txt"]
+    found = judge([by_agent(path) for path in [*hidden, "/app/e.egg/EGG-INFO/entry_points.txt"]], USER)
+    assert [part for _, part in found.inspect] == ["git-config", "git-commondir", "entry-points", "entry-points"]
     assert not judge([by_agent("/app/config"), by_agent("/app/a.pth"), by_agent("/app/entry_points.txt")], USER).inspect
 
 
@@ -118,6 +152,47 @@ def test_every_safeguard_can_be_done_without() -> None:
     found = judge([by_agent(path, "modified") for path in paths], bare)
     assert not found.restore
     assert not found.inspect
+
+
+def test_a_virtual_environment_of_the_image_cannot_be_exchanged_and_one_of_the_agent_is_its_own() -> None:
+    for place in ("/app/sub/.venv", "/app/sub/.venv/bin", "/app/.venv"):
+        assert judge([by_agent(place, "modified", type="link", link="/app/other")], USER).restore == [place]
+    known = [by_agent("/app/py/pyvenv.cfg", "touched"), by_agent("/app/py/bin/python3", "modified")]
+    assert judge(known, USER).restore == ["/app/py/bin/python3"]
+    own = [by_agent("/app/sub/.venv", type="folder"), by_agent("/app/sub/.venv/bin/python3", type="link")]
+    assert not judge([*own, by_agent("/app/sub/.venv/pyvenv.cfg")], USER).restore
+
+
+def test_programs_of_a_shipped_virtual_environment_that_the_tests_name_are_known() -> None:
+    changes = [by_agent("/app/.venv/bin/activate", "touched"), by_agent("/app/old/pyvenv.cfg", "touched")]
+    naming = Setting("/app", {"PATH": "/usr/bin"}, words=words_of([". /app/.venv/bin/activate"]))
+    assert judge(changes, naming).programs == {"/app/.venv/bin"}
+    assert not judge(changes, replace(naming, words=frozenset())).programs
+
+
+SITE = "/app/env/lib/python3.11/site-packages"
+
+
+@pytest.mark.parametrize(
+    ("image", "new"),
+    [
+        ("pytest/__init__.py", "pytest/__init__.abi3.so"),
+        ("pytest/__init__.py", "pytest.py"),
+        ("six.py", "six.cpython-311-x86_64-linux-gnu.so"),
+        ("six.py", "six/__init__.py"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["touched", "deleted"])
+def test_a_module_cannot_be_put_before_one_of_the_image(image: str, new: str, kind: str) -> None:
+    found = judge([by_agent(f"{SITE}/{image}", kind), by_agent(f"{SITE}/{new}")], USER)
+    assert f"{SITE}/{new}" in found.restore
+    assert (f"{SITE}/{image}" in found.restore) == (kind == "deleted")
+    other = [by_agent(f"{SITE}/{image}", kind), by_agent(f"{SITE}/other/{new}"), by_agent(f"{SITE}/fresh.py")]
+    assert not judge(other, USER).restore
+
+
+def test_bytecode_cannot_be_a_link() -> None:
+    assert judge([by_agent("/app/__pycache__", type="link", link=".c")], USER).restore == ["/app/__pycache__"]
 
 
 def test_bytecode_of_new_files_is_the_agents_own() -> None:
@@ -134,6 +209,14 @@ def test_bytecode_of_new_files_is_the_agents_own() -> None:
         ({"/app/answer": "b", "/app/b": "/solution/solve.sh"}, {"/app/answer", "/app/b"}),
         ({"/app/answer": "/proc/self/root/tests/x"}, {"/app/answer"}),
         ({"/app/reward": "/logs/verifier/reward.txt"}, {"/app/reward"}),
+        ({"/app/answer": "/var/run/../tests/expected.txt"}, {"/app/answer"}),
+        ({"/app/answer": "/srv/of-the-image/../tests/expected.txt"}, {"/app/answer"}),
+        ({"/app/answer": "../opt/any/../../tests/expected.txt"}, {"/app/answer"}),
+        ({"/app/answer": "/dev/fd/../root/tests/expected.txt"}, {"/app/answer"}),
+        ({"/app/answer": "/dev/fd/3"}, {"/app/answer"}),
+        ({"/app/answer": "/a/.." * 50}, {"/app/answer"}),
+        ({"/app/bin/tool": "../lib/x/../tool", "/app/log": "/dev/stdout"}, set()),
+        ({"/app/one/two/up": "../../tests/data"}, set()),
         ({"/app/round": "round"}, set()),
         ({"/app/data": "/srv/data", "/app/tests": "src/tests"}, set()),
     ],
@@ -147,14 +230,15 @@ def test_links_into_the_verifiers_places(links: dict[str, str], caught: set[str]
 @given(st.dictionaries(st.from_regex(r"(/[ab.]{1,2}){1,3}", fullmatch=True), st.from_regex(r"/?([ab.]{1,2}/?){1,4}")))
 def test_following_links_always_ends(links: dict[str, str]) -> None:
     for path in links:
-        assert resolve(path, links).startswith("/")
+        assert all(end.startswith("/") for end in resolve(path, links))
 
 
 def test_new_modules_are_those_that_could_be_imported_by_name() -> None:
     paths = ["/app/requests.py", "/app/a/fast.cpython-311-x86_64-linux-gnu.so", "/app/data.json", "/app/not-a-name.py"]
     changes = [by_agent(path) for path in (*paths, "/app/.venv/lib/python3.11/site-packages/numpy.py")]
     changes += [by_agent("/app/package", type="folder"), by_agent("/app/edited.py", "modified")]
-    assert judge(changes, USER).new_modules == {"requests", "fast", "package"}
+    changes += [by_agent("/app/numpy", type="link", link="elsewhere"), by_agent("/app/yaml.py", type="link", link="x")]
+    assert judge(changes, USER).new_modules == {"requests", "fast", "package", "numpy", "yaml"}
 
 
 def test_what_is_put_back_once_is_not_named_twice() -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from pathlib import Path
 from typing import cast
 
 import pytest
 
 from benchflow.errors import VerifierError
+from benchflow.sandbox.base import HostRoot, Network, SandboxSpec
+from benchflow.sandbox.registry import backends_in_use, get_backend
 from benchflow.testing.model_server import Fail, ModelServer, Say
-from benchflow.verify.base import Evidence
+from benchflow.verify.base import Evidence, RewardEvent
 from benchflow.verify.judge import LLMJudgeRewardFunc, parse_verdict
 from benchflow.verify.rubric import Rubric, StringMatchRewardFunc
 from benchflow.verify.script import ScriptCheck
@@ -39,6 +43,48 @@ async def test_verdict_over_the_wire(model: str) -> None:
     assert result.rewards == {"reward": pytest.approx((0.75 + 3) / 4), "judge": 0.75, "match": 1.0}
     assert "hello world" in request.text
     assert "is it friendly?" in request.text
+
+
+@pytest.mark.needs("local")
+async def test_files_that_are_not_there_are_judged_as_such() -> None:
+    paths = ("/tmp/work/written.txt", "/tmp/work/missing.txt", "/tmp/work")
+    spec = SandboxSpec(image=HostRoot(), network=Network("no-network"))
+    async with (
+        ModelServer([Say('{"score": 0, "reason": "half of it is missing"}')]) as server,
+        backends_in_use(),
+        get_backend("local").create(spec) as box,
+    ):
+        await box.put({"written.txt": b"hello from a file"}, "/tmp/work")
+        environ = {"OPENAI_API_KEY": "sk-test-12345", "OPENAI_BASE_URL": f"{server.url}/v1"}
+        judge = LLMJudgeRewardFunc("openai/m", "x", paths=paths, environ=environ)
+        event = await judge.score(dataclasses.replace(EVIDENCE, sandbox=box))
+        (request,) = server.requests
+    assert event.value == 0
+    for words in ("hello from a file", "missing.txt does not exist", "File /tmp/work cannot be read"):
+        assert words in request.text
+
+
+class Own:
+    """A reward function of a user's own."""
+
+    name = "own"
+
+    def __init__(self, value: float | Exception) -> None:
+        self.value = value
+
+    async def score(self, evidence: Evidence) -> RewardEvent:
+        if isinstance(self.value, Exception):
+            raise self.value
+        return RewardEvent(self.name, self.value)
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [(KeyError("x"), "'own' failed: KeyError: 'x'"), (math.nan, "'own' gave nan"), (math.inf, "'own' gave inf")],
+)
+async def test_a_function_that_cannot_score_is_a_verifier_error(value: float | Exception, says: str) -> None:
+    with pytest.raises(VerifierError, match=says):
+        await Rubric([StringMatchRewardFunc("hello"), Own(value)]).verify(EVIDENCE)
 
 
 async def test_judge_that_fails_is_a_verifier_error_without_the_key() -> None:

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchflow.verify.sections import (
+    Unclear,
     harmless_git_config,
     swap_ini_section,
     swap_pytest_table,
@@ -45,6 +46,11 @@ def test_however_the_table_is_written(hidden: str) -> None:
     assert "pytest" not in tomllib.loads(swapped).get("tool", {})
 
 
+def test_line_breaks_that_only_pytest_knows_hide_nothing() -> None:
+    with pytest.raises(Unclear):
+        swap_pytest_table("[tool.pytest.ini_options]\raddopts = '-p evil'\r", "")
+
+
 def test_what_pytest_cannot_read_tells_it_nothing() -> None:
     assert swap_pytest_table("not [ toml", "") is None
 
@@ -56,6 +62,12 @@ def test_an_ini_section_is_exchanged_wherever_it_stands() -> None:
     theirs = "[tool:pytest]\nmarkers = slow\n"
     assert (swap_ini_section(mine, theirs, "tool:pytest") or "").endswith("[tool:pytest]\nmarkers = slow\n")
     assert swap_ini_section("[metadata]\nname = y\n" + theirs, theirs, "tool:pytest") is None
+
+
+@pytest.mark.parametrize("header", ["[pytest11]", "  [pytest11]", "[[pytest11]]", "[pytest11]more", "[ pytest11 ]"])
+def test_a_header_is_one_for_the_most_lenient_reader(header: str) -> None:
+    text = f"[console_scripts]\na = b:c\n{header}\nx = evil\n"
+    assert swap_ini_section(text, "", "pytest11") == "[console_scripts]\na = b:c\n"
 
 
 @settings(deadline=None)
@@ -70,6 +82,7 @@ def test_an_ini_without_the_section_has_none(lines: list[str]) -> None:
 
 def test_a_pth_file_keeps_its_paths() -> None:
     assert without_import_lines("/app/src\n./x\n") is None
+    assert without_import_lines("\ufeffimport evil\n/x\n") == "/x\n"
     assert without_import_lines("/app/src\nimport os; evil()\nimport\tx\nimports/path\n") == "/app/src\nimports/path\n"
 
 

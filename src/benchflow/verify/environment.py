@@ -41,9 +41,13 @@ _GIT = (
 )
 
 
-def guard_files(new_modules: Iterable[str] = ()) -> dict[str, bytes]:
-    """What goes into `PYTHON_GUARD`; `new_modules` are the names of those that the agent added."""
-    return {"sitecustomize.py": _guard(), "names": "\n".join(sorted(new_modules)).encode()}
+def guard_files(new_modules: Iterable[str] = (), new_paths: Iterable[str] = ()) -> dict[str, bytes]:
+    """What goes into `PYTHON_GUARD`: names of modules, and places to look for some, that the agent added."""
+    return {
+        "sitecustomize.py": _guard(),
+        "names": "\n".join(sorted(new_modules)).encode(),
+        "paths": "\n".join(sorted(new_paths)).encode("utf-8", "surrogateescape"),
+    }
 
 
 @cache

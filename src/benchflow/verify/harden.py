@@ -7,7 +7,8 @@ no reward without it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import posixpath
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from benchflow.errors import SandboxError, SandboxGone, VerifierError
@@ -17,6 +18,7 @@ from benchflow.verify.hooks import LOADER_CACHE, READ, Judgement, judge, summed
 from benchflow.verify.sections import (
     Unclear,
     harmless_git_config,
+    named_paths,
     swap_ini_section,
     swap_pytest_table,
     without_import_lines,
@@ -34,6 +36,9 @@ FILE_LIMIT = 1024 * 1024
 INSPECTED = 5000
 """Files of which a part is looked at; an agent that leaves more gets no reward."""
 
+_OWN_REPOSITORY = "../.."
+"""Where git itself has a working tree beside the main one look for its repository."""
+
 _FAMILY = {"pytest-ini": "pytest", "pytest-toml": "pytest", "entry-points": "pytest", "pth": "python-startup"}
 
 
@@ -43,7 +48,9 @@ class Hardened:
 
     findings: Sequence[Finding] = ()
     new_modules: frozenset[str] = frozenset()
+    new_paths: frozenset[str] = frozenset()
     new_loader_cache: bool = False
+    programs: frozenset[str] = frozenset()
 
 
 async def harden(box: Sandbox, setting: Setting) -> Hardened:
@@ -55,16 +62,40 @@ async def harden(box: Sandbox, setting: Setting) -> Hardened:
         found = judge(await box.changes(unread=setting.workdir, read=READ), setting)
         if len(found.inspect) > INSPECTED:
             raise VerifierError(f"the agent left {len(found.inspect)} configuration files to judge, over {INSPECTED}")
-        findings = await _apply(box, found)
+        findings, paths = await _apply(box, found)
     except SandboxGone:
         raise
     except SandboxError as error:
         raise VerifierError(f"the sandbox could not be made fit for the verifier: {error.message}") from error
-    return Hardened(findings, found.new_modules, any(finding.path == LOADER_CACHE for finding in findings))
+    new_cache = any(finding.path == LOADER_CACHE for finding in findings)
+    return Hardened(findings, found.new_modules, paths, new_cache, found.programs)
 
 
-async def _apply(box: Sandbox, found: Judgement) -> list[Finding]:
+async def look_again(box: Sandbox, setting: Setting) -> None:
+    """After a verifier that ran beside processes of a plain user: nothing that was undone is back.
+
+    Raises VerifierError when it is, and there is no reward: the verifier may have been led by it; SandboxGone.
+    """
+    if not box.capabilities.changes:
+        return
+    try:
+        changes = await box.changes(unread=setting.workdir, read=READ)
+    except SandboxGone:
+        raise
+    except SandboxError as error:
+        raise VerifierError(f"the sandbox could not be looked at after the verifier: {error.message}") from error
+    # What the verifier itself left is root's; bytecode is what every server in Python leaves.
+    for finding in judge(changes, replace(setting, root=False)).findings:
+        if finding.action == "restored" and finding.severity != "info":
+            raise VerifierError(
+                f"{finding.path} was put there while the verifier ran beside the agent's server ({finding.detail})"
+            )
+
+
+async def _apply(box: Sandbox, found: Judgement) -> tuple[list[Finding], frozenset[str]]:
+    """Returns all findings, and the folders that .pth files of the agent name."""
     findings = list(found.findings)
+    paths: set[str] = set()
     mine = [(change, part, await _text(box, change)) for change, part in found.inspect]
     # The image's version can only be read once it is back in its place.
     shipped = [change.path for change, _, text in mine if change.kind == "modified" or text is None]
@@ -74,13 +105,15 @@ async def _apply(box: Sandbox, found: Judgement) -> list[Finding]:
         finding, use = _decide(change, part, text, theirs or "")
         if finding:
             findings.append(finding)
+        if part == "pth" and change.kind == "added":
+            paths |= named_paths(use or "", posixpath.dirname(change.path))
         if use is None:
             if change.kind == "added" and text is not None:
                 await box.restore([change.path])
         elif use != text or change.kind == "modified":
             content = use.encode("utf-8", "surrogateescape")
             await box.put({change.path.lstrip("/"): FileData(content, change.mode)}, "/", owner=change.uid)
-    return summed(findings)
+    return summed(findings), frozenset(paths)
 
 
 def _decide(change: Change, part: Part, mine: str | None, theirs: str) -> tuple[Finding | None, str | None]:
@@ -104,6 +137,7 @@ _TAKEN_OUT: dict[Part, str] = {
     "entry-points": "its pytest plugins were taken out",
     "pth": "its lines that run code were taken out",
     "git-config": "its settings that may run programs were taken out",
+    "git-commondir": "led to the settings of another repository",
 }
 
 
@@ -120,6 +154,8 @@ def _swapped(part: Part, path: str, mine: str, theirs: str) -> str | None:
             return theirs if theirs and mine != theirs else without_import_lines(mine)
         case "git-config":
             return harmless_git_config(mine)
+        case "git-commondir":
+            return None if mine.strip() == _OWN_REPOSITORY else f"{_OWN_REPOSITORY}\n"
 
 
 async def _text(box: Sandbox, change: Change) -> str | None:

@@ -9,13 +9,14 @@ import secrets
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from benchflow.errors import BenchflowError, VerifierError
+from benchflow.errors import BenchflowError, SandboxError, SandboxGone, VerifierError
 from benchflow.gateway.ask import ask
 from benchflow.verify.base import RewardEvent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from benchflow.sandbox.base import Sandbox
     from benchflow.verify.base import Evidence
 
 SHOWN = 60_000
@@ -52,8 +53,7 @@ class LLMJudgeRewardFunc:
     async def score(self, evidence: Evidence) -> RewardEvent:
         work = evidence.answer
         for path in self.paths:
-            content = (await evidence.sandbox.read(path)).decode("utf-8", "replace")
-            work += f"\n\nFile {path}:\n{content}"
+            work += f"\n\n{await _file(evidence.sandbox, path)}"
         # A mark that the work cannot contain, so that it cannot pretend to have ended.
         prompt = _PROMPT.format(
             criteria=self.criteria,
@@ -67,6 +67,19 @@ class LLMJudgeRewardFunc:
             raise VerifierError(f"the judge {self.model} gave no verdict: {error.message}", hint=error.hint) from error
         value, reason = parse_verdict(answer)
         return RewardEvent(self.name, value, detail=reason)
+
+
+async def _file(sandbox: Sandbox, path: str) -> str:
+    """A file as the judge sees it. What an agent did not leave, or left as something else, is a fact to be judged."""
+    try:
+        content = await sandbox.read(path)
+    except SandboxGone:
+        raise
+    except FileNotFoundError:
+        return f"File {path} does not exist."
+    except SandboxError as error:
+        return f"File {path} cannot be read: {error.message}"
+    return f"File {path}:\n{content.decode('utf-8', 'replace')}"
 
 
 def parse_verdict(answer: str) -> tuple[float, str]:

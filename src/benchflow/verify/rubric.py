@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from benchflow.errors import ConfigError
+from benchflow.errors import BenchflowError, ConfigError, VerifierError
 from benchflow.verify.base import RewardEvent, VerifyResult
 from benchflow.verify.reward import main_reward
 from benchflow.verify.script import run_script
@@ -38,11 +39,24 @@ class Rubric:
         """Run every function. Raises VerifierError as soon as one cannot score: a partial score is no score."""
         weights = self.weights or [1.0] * len(self.funcs)
         events = [
-            dataclasses.replace(await func.score(evidence), weight=weight)
+            dataclasses.replace(await _score(func, evidence), weight=weight)
             for func, weight in zip(self.funcs, weights, strict=True)
         ]
         total = sum(event.value * event.weight for event in events) / sum(weights)
         return VerifyResult(rewards={"reward": total} | {event.name: event.value for event in events}, events=events)
+
+
+async def _score(func: RewardFunc, evidence: Evidence) -> RewardEvent:
+    """What a function says, which may be anyone's: whatever it raises, and a value that is no number, is no score."""
+    try:
+        event = await func.score(evidence)
+    except BenchflowError:
+        raise
+    except Exception as error:
+        raise VerifierError(f"the reward function {func.name!r} failed: {type(error).__name__}: {error}") from error
+    if not math.isfinite(event.value):
+        raise VerifierError(f"the reward function {func.name!r} gave {event.value}; a finite number is expected")
+    return event
 
 
 @dataclass(frozen=True)

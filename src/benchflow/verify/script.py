@@ -43,7 +43,7 @@ class ScriptCheck:
     and the reward folder from every user but root, for a verifier that shares its sandbox with living processes of the
     agent; their pids are in `keep`. `clean_env` and `git_hooks` are the task's choice; `new_loader_cache` has the list
     of shared libraries made anew, because the one that is there is not the image's; `new_modules` are the names of
-    Python modules that the agent added.
+    Python modules that the agent added, `new_paths` the folders that it told Python to look for modules in.
     """
 
     files: Sequence[Path | Mapping[str, FileData | bytes]]
@@ -58,6 +58,7 @@ class ScriptCheck:
     git_hooks: bool = False
     new_loader_cache: bool = False
     new_modules: frozenset[str] = frozenset()
+    new_paths: frozenset[str] = frozenset()
 
     def environment(self, box: Sandbox) -> dict[str, str]:
         """All that is laid over the image's environment; the task's own word is the last."""
@@ -111,6 +112,9 @@ umask 022
 mkdir -m {mode} {tests} {LOGS}
 mkdir -p -m 0700 {SCRATCH}/home {SCRATCH}/scratch
 """
+    if check.private:
+        # Who owns the folder above could exchange the one with the reward.
+        script += "chown 0:0 /logs && chmod go-w /logs\n"
     if check.user is not None:
         script += f"chown {shlex.quote(str(check.user))} {LOGS} {SCRATCH}/home {SCRATCH}/scratch\n"
     if check.new_loader_cache:
@@ -121,7 +125,7 @@ mkdir -p -m 0700 {SCRATCH}/home {SCRATCH}/scratch
         words = made.stderr.decode("utf-8", "replace").strip() or f"exit code {made.exit_code}"
         raise VerifierError(f"the verifier's folders could not be made: {words}")
     if check.clean_env:
-        await box.put(guard_files(check.new_modules), PYTHON_GUARD)
+        await box.put(guard_files(check.new_modules, check.new_paths), PYTHON_GUARD)
 
 
 async def _read_reward(box: Sandbox) -> dict[str, float]:

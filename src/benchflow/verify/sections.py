@@ -5,6 +5,7 @@ Pure: the agent's text and the image's in, the text to use out. None means that 
 
 from __future__ import annotations
 
+import posixpath
 import re
 import tomllib
 from typing import TYPE_CHECKING, Any
@@ -35,8 +36,9 @@ def _split_ini(text: str, name: str) -> tuple[str, str]:
     taken: list[str] = []
     inside = False
     for line in text.splitlines(keepends=True):
-        if line.startswith("["):
-            inside = re.split(r"[#;]", line)[0].strip().strip("[]").strip() == name
+        # As the most lenient of all readers takes it: with blanks before and anything behind.
+        if line.lstrip().startswith("["):
+            inside = bool(re.match(rf"\s*\[+\s*{re.escape(name)}\s*\]", line))
         (taken if inside else kept).append(line)
     return "".join(kept), "".join(taken)
 
@@ -63,16 +65,24 @@ def swap_pytest_table(mine: str, theirs: str) -> str | None:
 def _pytest_table(text: str) -> Any:
     """As pytest reads it; a file that it cannot read tells it nothing."""
     try:
-        return tomllib.loads(text).get("tool", {}).get("pytest")
+        # It reads every kind of line break, as text files are read; TOML itself knows but two.
+        return tomllib.loads(re.sub(r"\r\n?", "\n", text)).get("tool", {}).get("pytest")
     except (ValueError, RecursionError, AttributeError):
         return None
 
 
 def without_import_lines(text: str) -> str | None:
     """A .pth file with its paths and without the lines that run code."""
-    lines = text.splitlines(keepends=True)
+    # A mark of the byte order is no part of the first line.
+    lines = text.removeprefix("\ufeff").splitlines(keepends=True)
     kept = [line for line in lines if not line.startswith(("import ", "import\t"))]
     return None if len(kept) == len(lines) else "".join(kept)
+
+
+def named_paths(text: str, folder: str) -> set[str]:
+    """The folders that a .pth file in `folder` adds to where modules are looked for."""
+    lines = (line.rstrip() for line in text.removeprefix("\ufeff").splitlines())
+    return {posixpath.normpath(posixpath.join(folder, line)) for line in lines if line and not line.startswith("#")}
 
 
 _HARMLESS = {

@@ -2,7 +2,8 @@
 
 A program that is started in the workspace, or told to look there, finds the standard library, pytest, and whatever else
 is installed or lies in /tests before a module of the same name that the agent added (the file `names` beside this one).
-Modules that the image shipped in the workspace are found as ever. Pytest plugins are only those that are installed.
+Modules that the image shipped in the workspace are found as ever. Folders that .pth files of the agent name (the file
+`paths`) come after all others. Pytest plugins are only those that are installed.
 Works with every Python 3 and needs nothing but the standard library.
 """
 
@@ -19,10 +20,25 @@ def _guard():
 
     given = [os.path.abspath(entry) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
     here = os.path.dirname(os.path.abspath(__file__))
+    import site
+
+    with open(os.path.join(here, "paths"), "rb") as file:
+        named = {os.fsdecode(line) for line in file.read().split(b"\n")}
+    # What is Python's own stays so, whoever names it again.
+    own = set(getattr(site, "getsitepackages", list)()) | {os.path.dirname(os.__file__)}
+    later = [entry for entry in sys.path if entry in named and entry not in own]
+    sys.path[:] = [entry for entry in sys.path if entry not in later] + later
     # The folder of the script, or the current one, is put in front only after this has run.
-    installed = frozenset(entry for entry in sys.path if entry and os.path.abspath(entry) not in given)
+    installed = frozenset(
+        entry for entry in sys.path if entry and os.path.abspath(entry) not in given and entry not in later
+    )
     names = {"pytest", "_pytest", "pluggy", "iniconfig", "packaging", "exceptiongroup", "tomli", "pygments", "py"}
     names.update(getattr(sys, "stdlib_module_names", ()))
+    # What the library tries to import on every system and finds on some: where it is missing nothing stands in for it.
+    nowhere = {"nt", "msvcrt", "winreg", "winsound", "msilib", "readline", "org", "java", "vms_lib"}
+    nowhere.update(("_winapi", "_wmi", "_overlapped", "_msi", "_scproxy", "_winreg", "_subprocess"))
+    nowhere.update(name for name in names if name.startswith("_") and name != "_pytest")
+    names.update(nowhere)
     with open(os.path.join(here, "names")) as file:
         names.update(file.read().split())
     finder = external.PathFinder
@@ -36,7 +52,7 @@ def _guard():
             entries = [entry for entry in sys.path if trusted(entry)]
             if len(entries) != len(sys.path):
                 spec = find_spec(fullname, entries, target)
-                if spec is not None and spec.loader is not None:
+                if fullname in nowhere or (spec is not None and spec.loader is not None):
                     return spec
         return find_spec(fullname, path, target)
 
