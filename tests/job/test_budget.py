@@ -113,6 +113,17 @@ async def test_a_job_of_one_dollar(model: ModelServer, task: Path, tmp_path: Pat
     assert final.spent["requests"] == len(model.turns)
 
 
+async def test_what_a_killed_rollout_had_spent_counts(model: ModelServer, task: Path, tmp_path: Path) -> None:
+    first = await Job(task, tmp_path / "jobs", config(caller(tmp_path, "3")), job_name="x").run()
+    (first.rollouts[0].rollout_dir / "result.json").unlink()
+    halted = await Job.resume(tmp_path / "jobs" / "x", limits={"max_job_cost": 2.5 * COST}).run()
+    assert (halted.state, halted.spent, len(model.turns)) == ("halted", first.spent, 3)
+    final = await Job.resume(tmp_path / "jobs" / "x", limits={"max_job_cost": 100.0}).run()
+    assert (final.state, final.passed) == ("finished", 1)
+    assert final.spent is not None
+    assert final.spent["requests"] == len(model.turns) == 6
+
+
 async def test_a_rollout_of_few_tokens(model: ModelServer, task: Path, tmp_path: Path) -> None:
     """Its own budget is a part of what it is given: it is scored, and done again when it gets more."""
     agents = [caller(tmp_path, "1"), caller(tmp_path, "9"), caller(tmp_path, "9", "fragile")]

@@ -13,6 +13,7 @@ from scipy.stats import binomtest
 
 from benchflow.errors import ConfigError
 from benchflow.job.compare import TaskPair, compare, compare_folders, what_is_needed
+from benchflow.job.lock import JobLock, LockedMeasurement, LockedTask, write_lock
 from benchflow.job.stats import paired_interval
 
 if TYPE_CHECKING:
@@ -107,3 +108,26 @@ def test_folders(tmp_path: Path, write_result: WriteResult) -> None:
     found = compare_folders(tmp_path / "a", tmp_path / "b")
     assert [pair.task for pair in found.pairs] == ["t"]
     assert found.only_b == ["u"]
+    assert found.remarks == []
+
+
+def lock(job: Path, **digests: str) -> None:
+    """Write down which content each task of a job had."""
+    tasks = {name: LockedTask(f"tasks/{name}", digest) for name, digest in digests.items()}
+    measured = [LockedMeasurement(f"m-{name}", name, "a", "m", 2, 0) for name in digests]
+    write_lock(job, JobLock(job.name, "", {}, None, "local", "", {}, [], tasks, measured))
+
+
+def test_what_makes_two_less_than_comparable_is_said(tmp_path: Path, write_result: WriteResult) -> None:
+    for job in ("a", "b"):
+        for task in ("t", "u"):
+            write_result(tmp_path / job, f"{task}__1", labels={"measurement": f"m-{task}", "attempt": 1})
+    lock(tmp_path / "a", t="1", u="1")
+    lock(tmp_path / "b", t="1", u="2")
+    folder = write_result(tmp_path / "b", "t__2", labels={"measurement": "m-t", "attempt": 2})
+    file = folder / "result.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "agent": "other"}))
+    found = compare_folders(tmp_path / "a", tmp_path / "b")
+    assert found.remarks == ["not the same content everywhere (1): u", "B takes several together: a m, other m"]
+    assert "note: not the same content everywhere (1): u" in found.summary()
+    assert found.to_json()["remarks"] == found.remarks

@@ -241,8 +241,9 @@ async def test_nothing_is_made_when_the_plan_is_refused(tasks: Path, jobs: Path,
         job_folders(jobs)
     with pytest.raises(ConfigError, match="exactly one"):
         Job()
-    with pytest.raises(ConfigError, match="name of a folder"):
-        Job(tasks, job_name="../x")
+    for name in ("../x", "..", ".", "x/"):
+        with pytest.raises(ConfigError, match="name of a folder"):
+            Job(tasks, job_name=name)
 
 
 async def test_from_yaml(tasks: Path, tmp_path: Path, local: str) -> None:

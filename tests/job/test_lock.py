@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,8 +16,6 @@ from benchflow.job.plan import measure_all
 from benchflow.rollout.scene import Role, Scene, Turn
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.job.conftest import MakeTask
 
 CONFIGS = [
@@ -35,6 +34,17 @@ def test_settings_come_back(config: JobConfig) -> None:
     assert json.dumps(config_json(back)) == json.dumps(config_json(config))
     assert [list(cast) for cast in back.casts] == [list(cast) for cast in config.casts]
     assert back.agent_env == config.agent_env
+
+
+def test_folders_are_found_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    roles = [Role("r", "a", skills_dir=Path("theirs"))]
+    config = JobConfig(skills_dir=Path("ours"), scenes=[Scene(roles, [Turn("r")])])
+    document = json.loads(json.dumps(config_json(config)))
+    monkeypatch.chdir("/")
+    back = config_of(document, {}, "here")
+    assert str(back.skills_dir) == str(tmp_path / "ours")
+    assert back.scenes[0].roles[0].skills_dir == tmp_path / "theirs"
 
 
 def test_values_of_variables_are_not_kept() -> None:

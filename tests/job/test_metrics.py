@@ -104,6 +104,15 @@ def test_pass_k_is_averaged_over_the_tasks_that_have_k() -> None:
     assert pass_k([]) == []
 
 
+def test_attempts_of_two_agents_are_not_attempts_of_one(make_row: MakeRow) -> None:
+    rows = [
+        make_row("t", reward, agent=agent, attempt=at) for agent, reward in (("a", 1.0), ("b", 0.0)) for at in (1, 2)
+    ]
+    found = metrics_of(rows, {"t": ["x"]}, "TB")
+    for group in (found.overall, found.tags[0]):
+        assert [(one.k, one.at, one.hat, one.tasks) for one in group.pass_k] == [(1, 0.5, 0.5, 2), (2, 0.5, 0.5, 2)]
+
+
 def test_of_a_job_and_of_a_folder_of_jobs(tmp_path: Path, write_result: WriteResult) -> None:
     write_result(tmp_path / "tb2" / "one", "a__1", 1.0)
     write_result(tmp_path / "tb2" / "one", "b__1", 0.0)

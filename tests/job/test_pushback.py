@@ -18,14 +18,16 @@ from benchflow.gateway.pace import Pace
 from benchflow.gateway.server import Gateway
 from benchflow.job.gate import Gate
 from benchflow.job.host import Admission, Host
-from benchflow.job.scheduler import Work
+from benchflow.job.scheduler import Scheduler, Verdict, Work
 from benchflow.testing.model_server import ModelServer, Say
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from pathlib import Path
 
-    from tests.job.conftest import MakeTask
+    from tests.job.conftest import MakeRow, MakeTask
+
+    from benchflow.job.row import Row
 
 MODEL = "anthropic/claude-sonnet-4-6"
 ANSWER = {
@@ -197,15 +199,40 @@ async def test_while_a_provider_pushes_back_fewer_are_admitted() -> None:
     async with Gateway(pace=pace) as gateway:
         accounts = {one.key: [account] for one in work[:7]} | {work[7].key: []}
         gate = Gate(Admission(lambda: Host(None, 10**6)), gateway, lambda one: accounts[one.key])
-        assert gate.admit(work[6], work[:6]), "nobody complained"
+        assert not gate.crowded(work[6], work[:6]), "nobody complained"
         async with pace.turn(), pace.turn(), pace.turn(), pace.turn():
             pace.slow_down(0, now())
-        assert [gate.admit(work[6], work[:running]) for running in range(5)] == [True, True, False, False, False]
-        assert gate.admit(work[7], work[:6]), "who asks nobody does not wait"
+        assert [gate.crowded(work[6], work[:running]) for running in range(5)] == [False, False, True, True, True]
+        assert not gate.crowded(work[7], work[:6]), "who asks nobody does not wait"
         for _ in range(20):
             pace.went_well()
-        assert gate.admit(work[6], work[:6])
+        assert not gate.crowded(work[6], work[:6])
         pace.slow_down(3600, now())
-        assert not gate.admit(work[6], work[:1]), "it wants to be left alone"
-        assert gate.admit(work[6], []), "a job never waits for room that nobody will give back"
+        assert gate.crowded(work[6], work[:1]), "it wants to be left alone"
+        assert not gate.crowded(work[6], []), "a job never waits for room that nobody will give back"
         assert gateway.trip(elsewhere) is None
+
+
+async def test_who_waits_for_a_provider_holds_up_nobody_else(make_row: MakeRow) -> None:
+    pace = Pace()
+    account = Account("anthropic", "http://x", SecretStr("k"), ("anthropic",), "busy")
+    work = [Work((model, number), model=model) for model in ("busy", "free") for number in (1, 2)]
+    began: list[tuple[str, int]] = []
+    others = asyncio.Event()
+
+    async def play(one: Work) -> Row:
+        began.append(one.key)
+        if len(began) == 3:
+            others.set()
+        await others.wait()
+        return make_row()
+
+    async def judge(one: Work, row: Row) -> Verdict:
+        return Verdict()
+
+    async with Gateway(pace=pace) as gateway:
+        accounts = {"busy": [account], "free": []}
+        gate = Gate(Admission(lambda: Host(None, 10**6)), gateway, lambda one: accounts[str(one.model)])
+        pace.slow_down(3600, asyncio.get_running_loop().time())
+        await Scheduler(work, play, judge, concurrency=4, gate=gate).run()
+    assert began == [("busy", 1), ("free", 1), ("free", 2), ("busy", 2)]

@@ -100,6 +100,25 @@ async def test_draining_finishes_what_runs(hall: Hall) -> None:
     assert scheduler.drained
 
 
+@pytest.mark.parametrize(
+    ("n", "verdict", "undone"),
+    [(3, Verdict(), True), (2, Verdict(wait=0.0), True), (2, Verdict(), False)],
+    ids=["not started", "not tried again", "nothing"],
+)
+async def test_what_draining_left_undone_is_known(hall: Hall, n: int, verdict: Verdict, *, undone: bool) -> None:
+    gate = asyncio.Event()
+    hall.wait = lambda _: gate.wait()
+    hall.verdicts["m0", 1] = [verdict]
+    scheduler = hall.scheduler(works(n), 2)
+    run = asyncio.create_task(scheduler.run())
+    await until(lambda: hall.running == 2)
+    scheduler.drain()
+    scheduler.drain()
+    gate.set()
+    await run
+    assert scheduler.unfinished is undone
+
+
 async def test_draining_ends_a_wait(hall: Hall) -> None:
     hall.verdicts["m0", 1] = [Verdict(wait=3600)]
     scheduler = hall.scheduler(works(1), 1)
@@ -107,6 +126,7 @@ async def test_draining_ends_a_wait(hall: Hall) -> None:
     await until(lambda: bool(scheduler._waiting))
     scheduler.drain()
     await run
+    assert scheduler.unfinished
 
 
 async def test_a_shared_cause_is_said_once_and_stops_admission(hall: Hall) -> None:

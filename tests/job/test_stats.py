@@ -29,7 +29,9 @@ clusters = st.lists(st.integers(1, 8).flatmap(lambda n: st.tuples(st.integers(0,
 @settings(deadline=None)
 def test_wilson_is_scipys(case: tuple[int, int]) -> None:
     expected = scipy_stats.binomtest(*case).proportion_ci(0.95, method="wilson")
-    assert wilson(case[0] / case[1], case[1]) == pytest.approx((expected.low, expected.high), abs=1e-12)
+    low, high = wilson(case[0] / case[1], case[1])
+    assert (low, high) == pytest.approx((expected.low, expected.high), abs=1e-12)
+    assert (low == 0, high == 1) == (case[0] == 0, case[0] == case[1])
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=60))

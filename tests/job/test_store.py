@@ -95,3 +95,7 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="cannot be written"), held(tmp_path / "file" / "job"):
         pass
+    (tmp_path / "nowhere").symlink_to(tmp_path / "not-there")
+    for place in ("file", "file/jobs", "nowhere"):
+        with pytest.raises(ConfigError, match="cannot be written"):
+            new_job_name(tmp_path / place)

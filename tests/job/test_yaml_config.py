@@ -117,6 +117,22 @@ def test_mistakes(tmp_path: Path, text: str, words: tuple[str, ...]) -> None:
     assert all(word in str(caught.value) for word in words), str(caught.value)
 
 
+def test_all_mistakes_at_once(tmp_path: Path) -> None:
+    wrong = {
+        "concurency: 4": "'concurrency'",
+        "attempts: many": "attempts",
+        "agent_timeout: long": "agent_timeout",
+        "keep_workspace: maybe": "keep_workspace",
+        "include: git-*": "include",
+        "retry: {max_retries: two}": "max_retries",
+        "prompts: []": "prompts",
+        "source: {}": "source",
+    }
+    with pytest.raises(ConfigError) as caught:
+        job_from_yaml(write(tmp_path, "\n".join(("task_dir: t", *wrong))))
+    assert all(said in str(caught.value) for said in wrong.values()), str(caught.value)
+
+
 keys = st.sampled_from(
     ["task_dir", "source", "agent", "model", "scenes", "retry", "include", "concurrency", "services", "prompts", "x"]
 )

@@ -2,18 +2,21 @@
 
 Only tasks that both have a score for are compared. A task's value is the share of its attempts that passed. The
 difference is the mean over tasks of the second's share less the first's. Its test is the exact sign test over tasks;
-with one attempt each that is McNemar's exact test.
+with one attempt each that is McNemar's exact test. What makes the two less than comparable is said: a task that is not
+the same on both sides, and a side on which several agents or models are taken together.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
+from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchflow.errors import ConfigError
+from benchflow.job.lock import read_lock
 from benchflow.job.metrics_text import percent
 from benchflow.job.score import by_task
 from benchflow.job.stats import paired_interval, sign_test, t_quantile, variance
@@ -21,6 +24,8 @@ from benchflow.job.store import job_folders, settled
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from benchflow.job.row import Row
 
 type Counts = tuple[int, int]
 """(passed, scored) attempts at a task."""
@@ -58,13 +63,14 @@ class Needed:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A difference above 0 says that `b` is better."""
+    """A difference above 0 says that `b` is better. `remarks` say what to know before it is believed."""
 
     a: str
     b: str
     pairs: Sequence[TaskPair]
     only_a: Sequence[str]
     only_b: Sequence[str]
+    remarks: Sequence[str] = ()
 
     @property
     def difference(self) -> float:
@@ -107,6 +113,7 @@ class Comparison:
             "needed": dataclasses.asdict(self.needed),
             "only_a": list(self.only_a),
             "only_b": list(self.only_b),
+            "remarks": list(self.remarks),
         }
 
     def summary(self) -> str:
@@ -116,8 +123,9 @@ class Comparison:
 
 def compare_folders(a: Path | str, b: Path | str) -> Comparison:
     """Compare the results in two folders. Raises ConfigError when they have no scored task in common."""
-    counts = [by_task([row for job in job_folders(Path(path)) for row in settled(job)]) for path in (a, b)]
-    return compare(counts[0], counts[1], str(a), str(b))
+    sides = [_read(Path(path)) for path in (a, b)]
+    found = compare(by_task(sides[0].rows), by_task(sides[1].rows), str(a), str(b))
+    return dataclasses.replace(found, remarks=_remarks([pair.task for pair in found.pairs], *sides))
 
 
 def compare(a: Mapping[str, Counts], b: Mapping[str, Counts], name_a: str = "A", name_b: str = "B") -> Comparison:
@@ -126,6 +134,39 @@ def compare(a: Mapping[str, Counts], b: Mapping[str, Counts], name_a: str = "A",
     if not pairs:
         raise ConfigError(f"{name_a} and {name_b} have no scored task in common, so they cannot be compared")
     return Comparison(name_a, name_b, pairs, sorted(a.keys() - b.keys()), sorted(b.keys() - a.keys()))
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """The rollouts that count in a folder, and the contents that each task had there, as far as that was kept."""
+
+    rows: Sequence[Row]
+    contents: Mapping[str, set[str]]
+
+
+def _read(path: Path) -> _Side:
+    rows: list[Row] = []
+    contents: defaultdict[str, set[str]] = defaultdict(set)
+    for job in job_folders(path):
+        lock = read_lock(job)
+        rows += settled(job, lock)
+        for name, task in lock.tasks.items() if lock else ():
+            contents[name].add(task.digest)
+    return _Side(rows, contents)
+
+
+def _remarks(tasks: Sequence[str], a: _Side, b: _Side) -> list[str]:
+    changed = [
+        task
+        for task in tasks
+        if task in a.contents and task in b.contents and len(a.contents[task] | b.contents[task]) > 1
+    ]
+    found = [f"not the same content everywhere ({len(changed)}): {', '.join(changed)}"] if changed else []
+    for name, side in (("A", a), ("B", b)):
+        players = sorted({f"{row.agent} {row.model or ''}".strip() for row in side.rows if row.scored})
+        if len(players) > 1:
+            found.append(f"{name} takes several together: {', '.join(players)}")
+    return found
 
 
 def what_is_needed(pairs: Sequence[TaskPair]) -> Needed:
@@ -192,6 +233,7 @@ def _text(found: Comparison) -> str:
     for name, tasks in (("A", found.only_a), ("B", found.only_b)):
         if tasks:
             lines.append(f"only in {name} ({len(tasks)}): {', '.join(tasks)}")
+    lines += [f"note: {remark}" for remark in found.remarks]
     return "\n".join(lines)
 
 

@@ -42,13 +42,12 @@ class Gate:
         return None
 
     def admit(self, work: Work, running: Collection[Work]) -> bool:
-        """Whether the rollout may start beside those that run; if so it is counted. One that is alone always may."""
-        if running and self._crowded(work, running):
-            return False
+        """Whether the host has room for it beside those that run; if so it is counted. One that is alone always may."""
         return self._host.admit(work, running)
 
-    def _crowded(self, work: Work, running: Collection[Work]) -> bool:
-        if self._gateway is None:
+    def crowded(self, work: Work, running: Collection[Work]) -> bool:
+        """Whether a provider that it asks has no room for it beside those that run. One that is alone always may."""
+        if self._gateway is None or not running:
             return False
         for account in self._accounts(work):
             room = self._gateway.room(account)

@@ -33,7 +33,10 @@ if TYPE_CHECKING:
 
 
 class Job:
-    """Tasks, settings and a folder. Not reusable: one object is one run."""
+    """Tasks, settings and a folder. Not reusable: one object is one run.
+
+    `job_dir` is where its results are, from when there is something to resume; None before.
+    """
 
     def __init__(
         self,
@@ -53,7 +56,7 @@ class Job:
         """
         if (tasks_dir is None) == (source is None):
             raise ConfigError("a job takes its tasks from tasks_dir or from a source: give exactly one")
-        if job_name is not None and Path(job_name).name != job_name:
+        if job_name is not None and (Path(job_name).name != job_name or job_name == ".."):
             raise ConfigError(f"the job name {job_name!r} is not the name of a folder")
         if regrade and job_name is None:
             raise ConfigError("only a job that has run can be graded again", hint="name it with --job-name")
@@ -68,6 +71,7 @@ class Job:
         self._plan: JobPlan | None = None
         self._run: Run | None = None
         self.observer = observer
+        self.job_dir: Path | None = None
 
     @classmethod
     def from_yaml(cls, path: Path | str) -> Self:
@@ -123,6 +127,7 @@ class Job:
         with held(job_dir), EventLog(job_dir, self.observer) as log:
             lock = dataclasses.replace(plan.lock, name=name, created_at=_created(job_dir, plan))
             write_lock(job_dir, lock)
+            self.job_dir = job_dir
             plan = dataclasses.replace(plan, lock=lock)
             self._run = Run(plan, job_dir, log, self.observer, concurrency)
             result = await self._run.go()

@@ -11,6 +11,7 @@ import dataclasses
 import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import benchflow
@@ -22,7 +23,6 @@ from benchflow.rollout.store import write_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
 
     from benchflow.job.plan import Measurement
     from benchflow.rollout.plan import Player
@@ -173,15 +173,24 @@ def config_json(config: JobConfig) -> dict[str, object]:
     document = fields_of(config)
     document["retry"] = dataclasses.asdict(config.retry)
     document["agent_env"] = sorted(config.agent_env)
+    document["skills_dir"] = _place(config.skills_dir)
     document["scenes"] = [
         {
             **fields_of(scene),
-            "roles": [{**fields_of(role), "env": sorted(role.env)} for role in scene.roles],
+            "roles": [
+                {**fields_of(role), "env": sorted(role.env), "skills_dir": _place(role.skills_dir)}
+                for role in scene.roles
+            ],
             "turns": [fields_of(turn) for turn in scene.turns],
         }
         for scene in config.scenes
     ]
     return document
+
+
+def _place(folder: Path | None) -> str | None:
+    """Where a folder is for whoever resumes the job, wherever that is done from."""
+    return str(Path(folder).absolute()) if folder else None
 
 
 def config_of(document: Mapping[str, Any], environ: Mapping[str, str], where: str) -> JobConfig:

@@ -1,21 +1,22 @@
 """Puts the results of several jobs into one folder, for what they share to be measured together.
 
-Two jobs may have made the same measurement. Its rollouts are then further attempts: they are numbered on, so that all
-of them count. Merging what is there already changes nothing. What a rollout wrote is copied, never moved.
+Two jobs may have made the same measurement. Its rollouts are then further attempts: they take the numbers that have no
+score yet, so that all of them count. Merging what is there already changes nothing, and nothing that the target still
+has to do is forgotten. What a rollout wrote is copied, never moved.
 """
 
 from __future__ import annotations
 
 import json
 import shutil
-from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from benchflow.errors import ConfigError
+from benchflow.job.config import LIMITS, SHARED
 from benchflow.job.lock import read_lock, write_lock
 from benchflow.job.row import settle
-from benchflow.job.store import RESULT, held, read_rows
+from benchflow.job.store import RESULT, held, read_rows, settled
 from benchflow.job.summary import JobResult, write_summary
 from benchflow.rollout.store import write_json
 
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 
     from benchflow.job.lock import JobLock, Key
     from benchflow.job.row import Row
+
+_SETTINGS = SHARED - {"environment", *LIMITS} | {"agent", "model", "prompts", "scenes"}
+"""What two jobs must agree in for a measurement of one to be described by the settings of the other."""
 
 
 def merge_jobs(sources: Sequence[Path], target: Path) -> int:
@@ -46,8 +50,9 @@ def merge_jobs(sources: Sequence[Path], target: Path) -> int:
                     rows[place] = _copy(row, place, target)
             lock = _joined(lock, theirs, rows)
         write_lock(target, lock)
-        kept = [rows[key] for key in lock.keys if key in rows]
-        write_summary(lock, JobResult(target, "finished", kept, lock.total))
+        kept = settled(target, lock)
+        finished = all(key in rows for key in lock.keys)
+        write_summary(lock, JobResult(target, "finished" if finished else "interrupted", kept, lock.total))
     return len(kept)
 
 
@@ -88,15 +93,27 @@ def _copy(row: Row, key: Key, target: Path) -> Row:
 
 
 def _joined(lock: JobLock, theirs: JobLock, rows: Mapping[Key, Row]) -> JobLock:
-    """Both together, each measurement with as many attempts as were scored: what is merged is finished."""
-    attempts = Counter(measurement for measurement, _ in rows)
-    shift = 0 if lock.casts == theirs.casts else len(lock.casts)
+    """Both together, each measurement with as many attempts as were scored, and not fewer than `lock` asks for.
+
+    The settings stay those of `lock`. The casts of another job come after its own, which is how `resume` knows them.
+    """
+    shift = 0 if _same_settings(lock, theirs) else len(lock.casts)
     known = {one.id: one for one in lock.measurements}
+    attempts = {one.id: one.attempts for one in lock.measurements}
+    for measurement, attempt in rows:
+        attempts[measurement] = max(attempt, attempts.get(measurement, 0))
     for one in theirs.measurements:
         known.setdefault(one.id, replace(one, cast=one.cast + shift))
     return replace(
         lock,
         casts=[*lock.casts, *theirs.casts] if shift else lock.casts,
         tasks={**theirs.tasks, **lock.tasks},
-        measurements=[replace(one, attempts=attempts[one.id]) for one in known.values() if attempts[one.id]],
+        measurements=[replace(one, attempts=attempts[one.id]) for one in known.values() if one.id in attempts],
     )
+
+
+def _same_settings(lock: JobLock, theirs: JobLock) -> bool:
+    """Whether `lock` describes what the other job measured; casts that were added to its own are not its own."""
+    if lock.casts[: len(theirs.casts)] != theirs.casts:
+        return False
+    return all(lock.config.get(name) == theirs.config.get(name) for name in _SETTINGS)

@@ -30,7 +30,10 @@ KS = (1, 2, 3, 4, 5, 8, 10, 16, 25, 32, 50, 64, 100)
 
 @dataclass(frozen=True, slots=True)
 class PassK:
-    """pass@k (one of k passes) and pass^k (all of k pass), averaged over the `tasks` that have k scored attempts."""
+    """pass@k (one of k passes) and pass^k (all of k pass), averaged over the `tasks` that have k scored attempts.
+
+    Attempts are those of one agent with one model: a task that several of them tried counts once for each.
+    """
 
     k: int
     at: float
@@ -129,19 +132,24 @@ def collect_metrics(path: Path | str, benchmark: str = "") -> Metrics:
 
 def metrics_of(rows: Sequence[Row], tags: Mapping[str, Sequence[str]], benchmark: str, jobs: int = 1) -> Metrics:
     """The metrics of rows that count; `tags` are those of each task."""
-    players: defaultdict[str, list[Row]] = defaultdict(list)
     tagged: defaultdict[str, list[Row]] = defaultdict(list)
     for row in rows:
-        players[f"{row.agent} {row.model or ''}".strip()].append(row)
         for tag in tags.get(row.task, ()):
             tagged[tag].append(row)
     return Metrics(
         benchmark=benchmark,
         jobs=jobs,
         overall=group_of("all", rows),
-        groups=[group_of(name, listed) for name, listed in sorted(players.items())],
+        groups=[group_of(name, listed) for name, listed in sorted(_by_player(rows).items())],
         tags=[group_of(name, listed) for name, listed in sorted(tagged.items())],
     )
+
+
+def _by_player(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    players: defaultdict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        players[f"{row.agent} {row.model or ''}".strip()].append(row)
+    return players
 
 
 def group_of(name: str, rows: Sequence[Row]) -> Group:
@@ -153,7 +161,7 @@ def group_of(name: str, rows: Sequence[Row]) -> Group:
         suspect=sum(row.passed and row.trust != "trusted" for row in rows),
         tampering=_tampering(rows),
         tasks=len({row.task for row in rows}),
-        pass_k=pass_k(list(by_task(rows).values())),
+        pass_k=pass_k([counts for one in _by_player(rows).values() for counts in by_task(one).values()]),
         tool_calls=sum(row.n_tool_calls for row in rows) / n,
         seconds={phase: sum(row.timing.get(phase, 0.0) for row in rows) / n for phase in (*PHASES, "total")},
         cost={"agent_execution": spent / n if (spent := usage.get("cost_usd")) is not None else None},

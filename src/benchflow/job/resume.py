@@ -18,13 +18,14 @@ from benchflow.job.scheduler import Work
 from benchflow.job.store import read_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from benchflow.job.config import JobConfig
     from benchflow.job.lock import JobLock, Key, LockedMeasurement
     from benchflow.job.plan import Measurement
     from benchflow.job.regrade import Regrades
     from benchflow.job.row import Row
+    from benchflow.rollout.scene import Scene
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +97,7 @@ async def resume_plan(job_dir: Path, given: Mapping[str, str], limits: Mapping[s
         if locked.id in left:
             with problems.of(locked.task):
                 folder = Path(lock.tasks[locked.task].path)
-                asked = rollout_config(config, casts[locked.cast], folder, lock.sandbox)
+                asked = rollout_config(config, _cast(locked, casts), folder, lock.sandbox)
                 measurements[locked.id] = _same(await measure(asked, lock.reason, contents), locked, lock)
     problems.refuse()
     return JobPlan(lock, config, measurements, ended)
@@ -119,7 +120,7 @@ async def regrade_plan(job_dir: Path, given: Mapping[str, str], limits: Mapping[
     for locked in lock.measurements:
         with problems.of(locked.task):
             folder = Path(lock.tasks[locked.task].path)
-            asked = rollout_config(config, casts[locked.cast], folder, lock.sandbox)
+            asked = rollout_config(config, _cast(locked, casts), folder, lock.sandbox)
             now = await measure(asked, lock.reason, contents, cast=idle_cast)
             found[locked.id] = same_performance(now, locked)
     problems.refuse()
@@ -146,6 +147,17 @@ def _read(
         raise ConfigError(f"{job_dir} is not a job that can be resumed: it has no job.json")
     lock = replace(lock, config={**lock.config, **(limits or {})})
     return lock, config_of(lock.config, {**os.environ, **given}, str(job_dir))
+
+
+def _cast(locked: LockedMeasurement, casts: Sequence[Sequence[Scene]]) -> Sequence[Scene]:
+    """Who plays it. Raises ConfigError when `casts` do not say, because it was merged from a job with other ones."""
+    if locked.cast < len(casts):
+        return casts[locked.cast]
+    raise ConfigError(
+        f"{locked.task} with {locked.agent}: was merged from a job with other settings, which are not kept here",
+        hint="do it in the job it comes from and merge into a new folder, or use `bench eval create` with those"
+        " settings and the same --job-name",
+    )
 
 
 def _same(found: Measurement, locked: LockedMeasurement, lock: JobLock) -> Measurement:

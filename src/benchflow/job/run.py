@@ -13,13 +13,14 @@ from benchflow.errors import SandboxError
 from benchflow.job.gate import Gate
 from benchflow.job.host import Admission, look
 from benchflow.job.house import Disk, FinishedImages
+from benchflow.job.killed import add_killed
 from benchflow.job.perform import perform
 from benchflow.job.regrade import play_again
 from benchflow.job.resume import JobPlan, work_of
 from benchflow.job.retry import halt_of, retry_wait
 from benchflow.job.row import error_json, settle
 from benchflow.job.scheduler import Scheduler, Verdict
-from benchflow.job.store import read_rows
+from benchflow.job.store import read_rows, unended
 from benchflow.job.summary import (
     JobResult,
     longest_first,
@@ -64,7 +65,7 @@ class Run:
         self._rows: dict[Key, Row] = settle(before)
         self._disk = Disk(job_dir.parent, plan.config.max_disk_mb)
         self._admission = Admission(lambda: look(job_dir), ceiling=self._disk.problem)
-        self._spent = spent_before(before)
+        self._spent = add_killed(spent_before(before), unended(job_dir))
         self._gateway = _make_gateway(plan, self._spent)
         self._accounts: dict[str, list[Account]] = {}
         left = [plan.measurements[work.key[0]] for work in work_of(plan, self._rows)]
@@ -229,14 +230,7 @@ class Run:
     def _state(self) -> State:
         if self._scheduler.halts:
             return "halted"
-        ended = (self._rows.get(key) for key in self._plan.lock.keys)
-        left = any(row is None or row.cancelled for row in ended) or self._ungraded()
-        return "interrupted" if self._scheduler.drained and left else "finished"
-
-    def _ungraded(self) -> bool:
-        """Whether something that was to be scored again still has the score it had."""
-        again = self._plan.regrades.rows if self._plan.regrades else {}
-        return any(self._rows.get(key, row) == row for key, row in again.items())
+        return "interrupted" if self._scheduler.unfinished else "finished"
 
     def _write(self, state: State) -> JobResult:
         lock = self._plan.lock

@@ -1,8 +1,9 @@
 """Runs many rollouts, a limited number at a time. It knows nothing of tasks: it is given how to play and how to judge.
 
 The loop admits what is ready while there is room, and otherwise waits until something changes. A rollout that waits
-for another try holds no place. Admission ends early when the job is drained (what runs is finished) or when a verdict
-halts it; cancelling ends everything, each rollout cleaning up after itself.
+for another try holds no place, and one whose provider has no room holds up only those that ask the same model.
+Admission ends early when the job is drained (what runs is finished) or when a verdict halts it; cancelling ends
+everything, each rollout cleaning up after itself.
 """
 
 from __future__ import annotations
@@ -47,11 +48,16 @@ class Gate(Protocol):
 
     def admit(self, work: Work, running: Collection[Work]) -> bool: ...
 
+    def crowded(self, work: Work, running: Collection[Work]) -> bool: ...
+
     def problem(self, work: Work) -> Halt | None: ...
 
 
 class Scheduler:
-    """One run over a list of work, in its order. `play` must not raise but for cancellation."""
+    """One run over a list of work, in its order. `play` must not raise but for cancellation.
+
+    `halts` are the causes for which work was not started, `unfinished` says whether draining left any undone.
+    """
 
     def __init__(
         self,
@@ -74,6 +80,7 @@ class Scheduler:
         self._changed = asyncio.Event()
         self.halts: list[Halt] = []
         self.drained = False
+        self.unfinished = False
 
     @property
     def running(self) -> int:
@@ -91,6 +98,7 @@ class Scheduler:
     def drain(self) -> None:
         """Start nothing more; what runs is finished."""
         self.drained = True
+        self.unfinished |= bool(self._ready or self._waiting)
         self._ready.clear()
         self._forget(list(self._waiting))
         self._changed.set()
@@ -111,14 +119,19 @@ class Scheduler:
 
     def _admit(self, group: asyncio.TaskGroup) -> bool:
         """Start what there is room for; whether anything is still to be started."""
-        while self._ready:
-            work = self._ready[0]
+        full: set[str | None] = set()
+        while work := next((one for one in self._ready if one.model not in full), None):
             if halt := self._gate.problem(work):
                 self.halt(halt)
-            elif not self._has_place or not self._gate.admit(work, self._running):
+            elif not self._has_place:
+                break
+            elif self._gate.crowded(work, self._running):
+                full.add(work.model)
+            elif not self._gate.admit(work, self._running):
                 break
             else:
-                self._running.append(self._ready.popleft())
+                self._ready.remove(work)
+                self._running.append(work)
                 group.create_task(self._one(work))
         return bool(self._ready)
 
@@ -135,7 +148,9 @@ class Scheduler:
             self._changed.set()
         if verdict.halt:
             self.halt(verdict.halt)
-        elif verdict.wait is not None and not self._refused(work):
+        elif verdict.wait is not None and self._refused(work):
+            self.unfinished |= self.drained
+        elif verdict.wait is not None:
             again = replace(work, tried=work.tried + 1, retries=work.retries + 1)
             loop = asyncio.get_running_loop()
             self._waiting[again] = loop.call_later(verdict.wait, self._wake, again)

@@ -22,7 +22,8 @@ def wilson(share: float, n: float) -> tuple[float, float]:
     z2 = Z_95**2
     centre = (share + z2 / (2 * n)) / (1 + z2 / n)
     half = Z_95 * math.sqrt(max(0.0, share * (1 - share)) / n + z2 / (4 * n * n)) / (1 + z2 / n)
-    return max(0.0, centre - half), min(1.0, centre + half)
+    # At the ends the two terms are equal, and only rounding would keep them apart.
+    return max(0.0, centre - half) if share > 0 else 0.0, min(1.0, centre + half) if share < 1 else 1.0
 
 
 def clustered_interval(clusters: Sequence[tuple[int, int]]) -> tuple[float, float]:

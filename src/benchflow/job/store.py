@@ -45,6 +45,11 @@ def read_rows(job_dir: Path) -> Iterator[Row]:
             yield row
 
 
+def unended(job_dir: Path) -> list[Path]:
+    """The folders of rollouts that have no result: those that run, and those that were killed."""
+    return [Path(folder) for folder in _rollouts(job_dir) if not (Path(folder) / RESULT).exists()]
+
+
 def unreadable(job_dir: Path) -> list[str]:
     """What is wrong with each result.json that cannot be understood."""
     found = (_read(folder) for folder in _rollouts(job_dir))
@@ -106,17 +111,29 @@ def is_job(path: Path) -> bool:
 
 
 def new_job_name(jobs_dir: Path) -> str:
-    """A name that no job here has: the time, with a number if there is one from this second. Makes its folder."""
+    """A name that no job here has: the time, with a number if there is one from this second. Makes its folder.
+
+    Raises ConfigError when it cannot be made.
+    """
     base = datetime.now().strftime("%Y-%m-%d__%H-%M-%S")  # noqa: DTZ005 - for the user's eyes
-    number = 1
-    while True:
-        name = base if number == 1 else f"{base}-{number}"
-        try:
-            (jobs_dir / name).mkdir(parents=True)
-        except FileExistsError:
+    name, number = base, 1
+    try:
+        jobs_dir.mkdir(parents=True, exist_ok=True)
+        while not _made(jobs_dir / name):
             number += 1
-        else:
-            return name
+            name = f"{base}-{number}"
+    except OSError as error:
+        raise _unwritable(jobs_dir, error) from None
+    return name
+
+
+def _made(folder: Path) -> bool:
+    """Make a folder; whether it was us who did."""
+    try:
+        folder.mkdir()
+    except FileExistsError:
+        return False
+    return True
 
 
 @contextmanager
@@ -129,7 +146,7 @@ def held(job_dir: Path) -> Iterator[None]:
         job_dir.mkdir(parents=True, exist_ok=True)
         fd = os.open(job_dir / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
-        raise ConfigError(f"{job_dir}: cannot be written: {error.strerror}", hint="choose another --jobs-dir") from None
+        raise _unwritable(job_dir, error) from None
     try:
         try:
             fcntl.fcntl(fd, fcntl.F_OFD_SETLK, _WHOLE_FILE)
@@ -144,6 +161,10 @@ def held(job_dir: Path) -> Iterator[None]:
         yield
     finally:
         os.close(fd)
+
+
+def _unwritable(job_dir: Path, error: OSError) -> ConfigError:
+    return ConfigError(f"{job_dir}: cannot be written: {error.strerror}", hint="choose another --jobs-dir")
 
 
 def is_held(job_dir: Path) -> bool:

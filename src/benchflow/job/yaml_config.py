@@ -1,4 +1,4 @@
-"""A job from a YAML file. Every key is known or refused by name, with the nearest valid one.
+"""A job from a YAML file. Every key is known or refused by name, with the nearest valid one; all mistakes at once.
 
     task_dir: path/to/tasks            # or source: {repo: owner/name, path: tasks, ref: main}
     agent: [claude, codex]
@@ -12,6 +12,7 @@ A file with `task` or `task_path` describes one rollout; it is a job of one.
 from __future__ import annotations
 
 import dataclasses
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ from benchflow.job.config import SHARED, JobConfig, RetryConfig
 from benchflow.job.source import TaskSource
 from benchflow.rollout.yaml_config import (
     SETTINGS,
+    all_of,
     beside,
     entries,
     of_type,
@@ -35,7 +37,7 @@ from benchflow.rollout.yaml_config import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from benchflow.rollout.config import RolloutConfig
 
@@ -66,30 +68,56 @@ class JobFile:
 
 
 def job_from_yaml(path: Path | str) -> JobFile:
-    """Read a job. Relative folders of tasks are relative to the file. Raises ConfigError."""
+    """Read a job. Relative folders of tasks are relative to the file. Raises ConfigError with everything wrong."""
     file = Path(path)
     document = read_yaml(file)
     if isinstance(document, dict) and document.keys() & {"task", "task_path"}:
         return _of_one(rollout_config(document, file))
-    found = table(document, str(file), _KEYS)
-    values: dict[str, Any] = settings(found, str(file))
+    if not isinstance(document, dict):
+        raise ConfigError(f"{file}: a table is expected")
+    _, source, *parts = all_of(
+        lambda: table(document, str(file), _KEYS),
+        lambda: _source(document, file),
+        lambda: settings(document, str(file)),
+        lambda: _players(document, str(file)),
+        *(
+            lambda key=key: {key: _value(key, document[key], file)}
+            for key in (*_PLAIN, *_LISTS, "retry")
+            if key in document
+        ),
+    )
+    values: dict[str, Any] = {key: value for part in parts for key, value in part.items()}
     jobs_dir, job_name = values.pop("jobs_dir", None), values.pop("job_name", None)
-    values |= {key: of_type(found[key], f"{file}: {key}", kind) for key, kind in _PLAIN.items() if key in found}
-    values |= {key: _texts(found[key], f"{file}: {key}") for key in _LISTS if key in found}
-    if "scenes" in found:
-        values["scenes"] = read_scenes(found, str(file))
-    else:
-        values |= {
-            key: _one_or_more(found[key], f"{file}: {key}") for key in ("agent", "model") if found.get(key) is not None
-        }
-        values["prompts"] = read_prompts(found, str(file))
+    with _named(file):
+        return JobFile(source, JobConfig(**values), jobs_dir, job_name)
+
+
+@contextmanager
+def _named(file: Path) -> Iterator[None]:
+    """A mistake in a value says which file it is in."""
     try:
-        if "retry" in found:
-            values["retry"] = _retry(found["retry"])
-        config = JobConfig(**values)
+        yield
     except ConfigError as error:
         raise ConfigError(f"{file}: {error.message}", hint=error.hint) from None
-    return JobFile(_source(found, file), config, jobs_dir, job_name)
+
+
+def _value(key: str, value: object, file: Path) -> object:
+    where = f"{file}: {key}"
+    if key == "retry":
+        with _named(file):
+            return _retry(value)
+    return _texts(value, where) if key in _LISTS else of_type(value, where, _PLAIN[key])
+
+
+def _players(found: Mapping[str, object], where: str) -> dict[str, object]:
+    """Who plays: scenes, or agents and models with their prompts."""
+    if "scenes" in found:
+        return {"scenes": read_scenes(found, where)}
+    named = [key for key in ("agent", "model") if found.get(key) is not None]
+    return {
+        **{key: _one_or_more(found[key], f"{where}: {key}") for key in named},
+        "prompts": read_prompts(found, where),
+    }
 
 
 def _source(found: Mapping[str, object], file: Path) -> TaskSource:

@@ -76,8 +76,10 @@ def beside(file: Path, path: str) -> Path:
 
 
 def settings(found: Mapping[str, object], where: str) -> dict[str, object]:
-    """The values of the keys in `SETTINGS` that are given. Raises ConfigError for a wrong type."""
-    return {key: _plain(found[key], f"{where}: {key}", kind) for key, kind in SETTINGS.items() if key in found}
+    """The values of the keys in `SETTINGS` that are given. Raises ConfigError for every wrong type."""
+    keys = [key for key in SETTINGS if key in found]
+    values = all_of(*(lambda key=key: _plain(found[key], f"{where}: {key}", SETTINGS[key]) for key in keys))
+    return dict(zip(keys, values, strict=True))
 
 
 def read_scenes(found: Mapping[str, object], where: str) -> list[Scene]:
@@ -103,7 +105,7 @@ def _single(found: Mapping[str, object], where: str) -> Scene:
 
 def _scene(document: object, where: str) -> Scene:
     found = table(document, where, field_names(Scene))
-    roles, turns = _all_of(
+    roles, turns = all_of(
         lambda: _each(found.get("roles"), f"{where}.roles", _role),
         lambda: _each(found.get("turns"), f"{where}.turns", _turn),
     )
@@ -162,10 +164,10 @@ def _given(found: Mapping[str, object], where: str, kinds: Mapping[str, type | t
 def _each[T](value: object, where: str, read: Callable[[object, str], T]) -> list[T]:
     """Every entry of a list, read. Raises ConfigError with what is wrong in all of them."""
     listed = entries(value, where)
-    return _all_of(*(lambda at=at, one=one: read(one, f"{where}[{at}]") for at, one in enumerate(listed)))
+    return all_of(*(lambda at=at, one=one: read(one, f"{where}[{at}]") for at, one in enumerate(listed)))
 
 
-def _all_of(*readings: Callable[[], Any]) -> list[Any]:
+def all_of(*readings: Callable[[], Any]) -> list[Any]:
     """The outcomes of all. Raises ConfigError with everything that went wrong, or the only thing as it is."""
     outcomes, wrong = [], []
     for reading in readings:
@@ -188,7 +190,7 @@ def table(document: object, where: str, known: Iterable[str]) -> Mapping[str, ob
     if not isinstance(document, dict):
         raise ConfigError(f"{where}: a table is expected")
     names = list(known)
-    _all_of(*(lambda key=key: _refuse_key(key, where, names) for key in document if key not in names))
+    all_of(*(lambda key=key: _refuse_key(key, where, names) for key in document if key not in names))
     return document
 
 
