@@ -19,7 +19,7 @@ class BenchflowError(Exception):
     """
 
     boundary: ClassVar[Boundary] = "benchflow"
-    retryable: ClassVar[bool] = False
+    retryable: bool = False
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)
@@ -134,6 +134,10 @@ class ACPError(AgentError):
         self.data = data
 
 
+CANNOT_START = (126, 127)
+"""Exit codes of a command that is not there or cannot be run: trying again would not help."""
+
+
 class AgentGone(AgentError, ConnectionError):
     """The agent's process ended, or its pipe broke, while an answer was still owed. `exit_code` when it is known."""
 
@@ -144,6 +148,7 @@ class AgentGone(AgentError, ConnectionError):
     ) -> None:
         super().__init__(message, stderr=stderr, hint=hint)
         self.exit_code = exit_code
+        self.retryable = exit_code not in CANNOT_START
 
 
 class AgentTimeout(AgentError, TimeoutError):

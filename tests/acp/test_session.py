@@ -407,4 +407,6 @@ async def test_a_command_that_is_not_there_is_not_tried_again(run: Run) -> None:
             open_stream, run.sandbox.as_sandbox(), SessionOptions(cwd="/"), on_event=run.events.append
         )
     assert "not found" in str(caught.value)
+    assert "must be in the task's image" in str(caught.value)
+    assert not caught.value.retryable
     assert run.events == []

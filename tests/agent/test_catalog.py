@@ -123,6 +123,8 @@ def test_a_command_with_arguments_is_an_agent(nowhere: Path) -> None:
     assert spec.launch.command == ("My.Agent", "--acp", "two words")
     with pytest.raises(ConfigError, match="not a command"):
         get_agent("my-agent 'unclosed", nowhere)
+    with pytest.raises(ConfigError, match=r"no such placeholder: {modle} \(there are .*model"):
+        get_agent("my-agent --model {modle}", nowhere)
 
 
 def test_an_executable_path_is_an_agent(tmp_path: Path, nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from pydantic import SecretStr
 from benchflow.agent.bundle import Bundle
 from benchflow.agent.catalog import load_agents
 from benchflow.agent.credentials import Credentials, resolve_credentials
-from benchflow.agent.launch import Endpoint, LaunchPlan, plan_launch
+from benchflow.agent.launch import Endpoint, LaunchPlan, check_launch, plan_launch
 from benchflow.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -82,6 +82,24 @@ def test_without_a_model_variables_are_left_out_and_files_refused() -> None:
         plan(AGENTS["opencode"], Endpoint("http://x/v1", SecretStr("k")), None)
     with pytest.raises(ConfigError, match="agent fast-agent needs a model for its command line"):
         plan(AGENTS["fast-agent"], Endpoint("http://x/v1", SecretStr("k")), None)
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_a_start_that_needs_a_model_is_known_beforehand(name: str) -> None:
+    spec = AGENTS[name]
+
+    def refusal(act: Callable[[], object]) -> str:
+        try:
+            act()
+        except ConfigError as error:
+            return str(error)
+        return ""
+
+    said = refusal(lambda: check_launch(spec, None, endpoint=True))
+    assert said == refusal(lambda: plan(spec, Endpoint("http://x/v1", SecretStr("k")), None))
+    assert not said or "give one with --model" in said
+    check_launch(spec, "some-model", endpoint=True)
+    check_launch(spec, "some-model", endpoint=False)
 
 
 def test_the_base_url_is_taken_apart_for_goose() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -69,12 +70,18 @@ def test_completion_scripts_are_printed(shell: str) -> None:
     assert "bench" in done.stdout.lower() or "app" in done.stdout.lower()
 
 
-def test_completion_completes_commands() -> None:
+@pytest.mark.parametrize(("words", "expected"), [("bench ta", "tasks"), ("bench tasks mi", "migrate")])
+def test_completion_completes_commands(words: str, expected: str) -> None:
     done = subprocess.run(
-        [str(sys.executable).replace("/python3", "/bench").replace("/python", "/bench")],
+        [str(Path(sys.executable).with_name("bench"))],
         capture_output=True,
         text=True,
-        env={"_BENCH_COMPLETE": "complete_bash", "COMP_WORDS": "bench ta", "COMP_CWORD": "1", "PATH": "/usr/bin:/bin"},
+        env={
+            "_BENCH_COMPLETE": "complete_bash",
+            "COMP_WORDS": words,
+            "COMP_CWORD": str(words.count(" ")),
+            "PATH": "/usr/bin:/bin",
+        },
         check=False,
     )
-    assert "tasks" in done.stdout, done.stderr
+    assert expected in done.stdout, done.stderr

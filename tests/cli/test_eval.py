@@ -188,6 +188,7 @@ def test_a_file_and_options_over_it(tasks: Path) -> None:
         (("eval", "create", "--dataset", "a"), 2, "registry"),
         (("eval", "create", "-t", "tasks", "-c", "0"), 2, "--concurrency"),
         (("eval", "create", "-t", "tasks", "--agent-env", "NOT_SET_HERE"), 2, "NOT_SET_HERE"),
+        (("eval", "create", "-t", "tasks", "--agent-env", "=x"), 2, "a name is missing"),
         (("metrics", "--json", "--csv"), 2, "not both"),
     ],
 )
@@ -201,6 +202,14 @@ def test_mistakes_in_settings_are_said_together(tasks: Path) -> None:
     done = bench("eval", "create", "-t", "tasks", "-a", "claud", "-a", "codexx", "-e", "dockr")
     assert isinstance(done.exception, BenchflowError)
     assert all(word in str(done.exception) for word in ("claud", "codexx", "dockr", "3 problems"))
+
+
+def test_a_report_that_cannot_be_written_is_said_before_anything_starts(tasks: Path) -> None:
+    for place in ("tasks", "tasks/a/instruction.md/x.xml"):
+        done = bench("eval", "create", "-t", "tasks", "-a", "nop", "-e", "local", "--junit", place)
+        assert isinstance(done.exception, BenchflowError)
+        assert f"--junit {place}" in str(done.exception)
+    assert not Path("jobs").exists()
 
 
 def process(*words: str) -> subprocess.Popen[str]:
@@ -237,6 +246,7 @@ def test_ctrl_c_once_finishes_what_runs_and_twice_cancels_it(tasks: Path) -> Non
         out, err = twice.communicate(timeout=300)
     assert twice.returncode == 130, err
     assert "interrupted" in err
+    assert "resume with: bench eval resume jobs/x" in err
     final = bench("eval", "resume", "jobs/x", "-c", "3")
     assert final.exit_code == 0, final.output
     assert "Score: 3/3" in final.stdout

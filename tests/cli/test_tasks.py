@@ -92,6 +92,8 @@ def test_migrate_and_export(tmp_path: Path) -> None:
     assert bench("export", tmp_path / "md", tmp_path / "back").exit_code == 0
     assert (tmp_path / "back/task.toml").read_text() == (source / "task.toml").read_text()
     assert bench("migrate", tmp_path / "md", tmp_path / "x").exit_code == 1
+    assert parsed("migrate", source, tmp_path / "md2") == {"path": f"{tmp_path}/md2", "format": "md"}
+    assert parsed("export", tmp_path / "md2", tmp_path / "back2") == {"path": f"{tmp_path}/back2", "format": "toml"}
 
 
 def test_digest(tmp_path: Path) -> None:
@@ -102,6 +104,15 @@ def test_digest(tmp_path: Path) -> None:
     assert value.startswith("sha256:")
     assert path == str(folder)
     assert parsed("digest", folder) == {str(folder): value}
+
+
+@pytest.mark.parametrize(("name", "why"), [("none", "nothing there"), ("file", "it is a file"), ("", "it has neither")])
+def test_digest_of_what_is_no_task(tmp_path: Path, name: str, why: str) -> None:
+    (tmp_path / "file").touch()
+    result = bench("digest", tmp_path / name)
+    assert result.exit_code == 1
+    assert isinstance(result.exception, TaskError)
+    assert why in result.exception.message
 
 
 @pytest.mark.parametrize("command", ["init", "check", "migrate", "export", "digest"])

@@ -18,7 +18,7 @@ import pytest
 from benchflow.testing.model_server import ModelServer, Say
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -53,3 +53,12 @@ async def test_every_block_runs(page: Path, tmp_path: Path) -> None:
 def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
         assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_every_room_is_on_the_map() -> None:
+    rooms = [
+        path.name for path in (ROOT / "src" / "benchflow").iterdir() if path.name[0] != "_" and path.suffix != ".typed"
+    ]
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    missing = [room for room in rooms if f"`{room}`" not in text and f"`{room}/`" not in text]
+    assert missing == []

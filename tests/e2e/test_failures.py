@@ -84,6 +84,7 @@ async def test_a_command_that_is_not_there(make_task: MakeTask) -> None:
     assert result.error is not None
     assert result.error.boundary == "agent"
     assert "no-such-agent" in result.error.message
+    assert not result.error.retryable
 
 
 async def test_a_verifier_that_never_ends(make_task: MakeTask) -> None:

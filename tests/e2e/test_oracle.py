@@ -71,10 +71,29 @@ async def test_what_a_rollout_writes(tmp_path: Path) -> None:
 @pytest.mark.needs("local")
 async def test_every_problem_is_said_before_anything_starts(tmp_path: Path) -> None:
     config = RolloutConfig(
-        task_path=TASKS[0], scenes=[Scene.single("claud")], environment="daytona", jobs_dir=tmp_path / "jobs"
+        task_path=TASKS[0],
+        scenes=[Scene.single("claud")],
+        environment="daytona",
+        jobs_dir=tmp_path / "jobs",
+        sandbox_user="a:b",
+        agent_timeout=-1,
+        agent_idle_timeout=0,
     )
     with pytest.raises(ConfigError) as caught:
         await bf.run(config)
-    assert "claude" in str(caught.value)
-    assert "daytona" in str(caught.value)
+    for word in ("claude", "daytona", "sandbox_user is 'a:b'", "agent_timeout is -1", "agent_idle_timeout is 0"):
+        assert word in str(caught.value)
+    assert not (tmp_path / "jobs").exists()
+
+
+@pytest.mark.needs("local")
+async def test_an_agent_that_needs_a_model_is_refused_before_anything_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+    config = RolloutConfig(
+        task_path=TASKS[0], scenes=[Scene.single("codex")], environment="local", jobs_dir=tmp_path / "jobs"
+    )
+    with pytest.raises(ConfigError, match="agent codex-acp needs a model"):
+        await bf.run(config)
     assert not (tmp_path / "jobs").exists()

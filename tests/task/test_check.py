@@ -71,6 +71,7 @@ def test_a_good_task_has_no_problems(write_task: Callable[..., Path], form: str)
             ("warning", "tests/test.sh", 3, "offline-download"),
         ),
         ({"task.toml": 'multi_step_reward_strategy = "mean"\n'}, ("warning", "task.toml", 1, "no-effect")),
+        ({"task.toml": '[agent]\nuser = "dev"\n'}, ("warning", "task.toml", 2, "no-effect")),
         ({"task.toml": '[environment]\ngpu_types = ["T4"]\n'}, ("warning", "task.toml", 2, "no-effect")),
         ({"task.toml": '[environment]\nnetwork_mode = "allowlist"\n'}, ("warning", "task.toml", 2, "no-effect")),
         ({"task.toml": '[environment]\nskills_dir = "skills"\n'}, ("warning", "task.toml", 2, "no-effect")),
@@ -93,6 +94,18 @@ def test_a_good_task_has_no_problems(write_task: Callable[..., Path], form: str)
 )
 def test_one_problem(write_task: Callable[..., Path], files: Files, problem: tuple[str, str, int | None, str]) -> None:
     assert said(write_task(files)) == [problem]
+
+
+def test_a_step_behind_faulty_ones_keeps_its_line(write_task: Callable[..., Path]) -> None:
+    names = ["3", '"a"', '"A"', '"lost"']
+    steps = "".join(f"[[steps]]\nname = {name}\n" for name in names) + "[[steps]]\n"
+    found = said(write_task({"task.toml": steps, "instruction.md": None, "steps/a/instruction.md": "Do it."}))
+    assert [(line, code) for severity, _, line, code in found if severity == "error"] == [
+        (2, "invalid-value"),
+        (6, "duplicate-step"),
+        (9, "missing-key"),
+        (8, "missing-step"),
+    ]
 
 
 @pytest.mark.parametrize(

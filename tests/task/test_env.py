@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+import tomllib
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchflow.errors import ConfigError
-from benchflow.task.env import references, resolve_env, resolve_text
+from benchflow.task.env import check_variables, references, resolve_env, resolve_text
+from benchflow.task.model import parse_config
 
 HOST = {"Q": "qq", "EMPTY": ""}
 
@@ -56,3 +58,61 @@ def test_resolving_gives_a_table_or_a_configuration_error(table: dict[str, str])
             resolve_env(table, {})
     else:
         assert resolve_env(table, {}).keys() == table.keys()
+
+
+TEMPLATES = """
+[verifier.env]
+A = "${IN_VERIFIER}"
+SAME = "${OF_THE_TASK}"
+[verifier.environment.env]
+B = "${IN_BOX}"
+[solution.env]
+C = "${IN_SOLUTION}"
+[environment.env]
+D = "${IN_ENVIRONMENT}"
+[[environment.setup_commands]]
+command = "true"
+env = { E = "${IN_SETUP}", F = "${DEFAULTED:-x}" }
+[[environment.mcp_servers]]
+name = "m"
+url = "http://m"
+headers = { Authorization = "Bearer ${IN_HEADER}" }
+[[environment.mcp_servers]]
+name = "n"
+transport = "stdio"
+command = "n"
+env = { G = "${IN_SERVER}" }
+"""
+STEPS = """
+[[steps]]
+name = "one"
+[steps.verifier.env]
+SAME = "literal"
+[[steps]]
+name = "two"
+[steps.verifier.env]
+SAME = "literal"
+H = "${IN_STEP}"
+"""
+LATER = {"IN_VERIFIER", "OF_THE_TASK", "IN_BOX", "IN_SETUP", "IN_HEADER", "IN_SERVER"}
+
+
+def unset(toml: str, *there: str, solution: bool = False, agent: bool = True) -> set[str]:
+    """The variables that are named as missing when those of `there` are set."""
+    config, issues = parse_config(tomllib.loads(toml))
+    assert config is not None, issues
+    try:
+        check_variables(config, dict.fromkeys(there, ""), solution=solution, agent=agent)
+    except ConfigError as error:
+        return set(re.findall(r"(\w+) \(for ", error.message))
+    return set()
+
+
+def test_every_table_is_looked_at_before_anything_starts() -> None:
+    assert unset(TEMPLATES) == LATER
+    assert unset(TEMPLATES, solution=True) == {*LATER, "IN_SOLUTION"}
+    assert unset(TEMPLATES, agent=False) == LATER - {"IN_HEADER", "IN_SERVER"}
+    assert unset(TEMPLATES, *LATER) == set()
+    assert unset(TEMPLATES, *(LATER - {"IN_BOX"})) == {"IN_BOX"}
+    assert unset(TEMPLATES + STEPS) == LATER - {"OF_THE_TASK"} | {"IN_STEP"}
+    assert unset("") == set()

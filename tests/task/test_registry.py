@@ -84,7 +84,7 @@ def test_a_dataset_that_is_not_there_is_said_with_what_is() -> None:
         choose(known, "set@3.0", file)
     with pytest.raises(ConfigError, match=r"which dataset\?\n  fix: name one of other, set"):
         choose(known, None, file)
-    with pytest.raises(ConfigError, match="which dataset"):
+    with pytest.raises(ConfigError, match="lists no dataset"):
         choose([], None, file)
 
 

@@ -96,6 +96,22 @@ def test_the_organisation_of_a_name_can_be_left_out() -> None:
     assert select(["a/one", "b/one", "b/two"], ["b/*"], ["b/two"]) == ["b/one"]
 
 
+def test_filters_know_the_names_that_tasks_give_themselves(tmp_path: Path) -> None:
+    make(tmp_path, "one/task.toml", "two/task.toml", "three/task.md", "four/task.toml", "broken/task.toml")
+    (tmp_path / "one/task.toml").write_text('[task]\nname = "org/first"\n')
+    (tmp_path / "two/task.toml").write_text('[task]\nname = "org/one"\n')
+    (tmp_path / "three/task.md").write_text("---\ntask: {name: other/third}\n---\n\nDo it.\n")
+    (tmp_path / "four/task.toml").write_text("[task]\nname = 4\n")
+    (tmp_path / "broken/task.toml").write_bytes(b"\xff\0")
+    assert names(find_tasks(tmp_path, include=["org/first"])) == ["one"]
+    assert names(find_tasks(tmp_path, include=["org/*"])) == ["one", "two"]
+    assert names(find_tasks(tmp_path, exclude=["thir*", "first"])) == ["broken", "four", "two"]
+    assert names(find_tasks(tmp_path, include=["one", "o*"])) == ["one", "three", "two"]
+    assert names(find_tasks(tmp_path, include=["one"])) == ["one"], "the folder of that very name, and no other"
+    with pytest.raises(ConfigError, match=r"'org/frist' matches no task\n  fix: did you mean org/first"):
+        find_tasks(tmp_path, include=["org/frist"])
+
+
 _NAMES = st.lists(st.text("ab-1[]*", min_size=1, max_size=4), max_size=8, unique=True)
 
 
@@ -118,3 +134,4 @@ def test_ten_thousand_tasks_are_listed_without_opening_one(tmp_path: Path) -> No
         (tmp_path / f"task-{index:05}").mkdir()
         os.mkfifo(tmp_path / f"task-{index:05}" / "task.toml")  # opening it would block for ever
     assert len(find_tasks(tmp_path)) == 10_000
+    assert names(find_tasks(tmp_path, include=["task-00007"])) == ["task-00007"]

@@ -25,9 +25,6 @@ CONNECT_RETRIES = 3
 CONNECT_BACKOFF = 1.0
 """Seconds before the first of these tries; each later one waits twice as long."""
 
-CANNOT_START = (126, 127)
-"""Exit codes of a command that is not there or cannot be run: trying again would not help."""
-
 
 def no_log(line: str) -> None:
     """A log that keeps nothing."""
@@ -80,7 +77,7 @@ async def connect_with_retry(
         try:
             return await connect(await open_stream(), sandbox, options, on_event=on_event, log=log, timeout=timeout)
         except ConnectionError as error:
-            hopeless = isinstance(error, AgentGone) and error.exit_code in CANNOT_START
+            hopeless = isinstance(error, AgentGone) and not error.retryable
             if hopeless or attempt == retries:
                 raise
             wait = backoff * 2**attempt

@@ -16,7 +16,7 @@ from acp.exceptions import RequestError
 
 from benchflow.acp.stderr import Stderr
 from benchflow.acp.transport import StreamTransport
-from benchflow.errors import ACPError, AgentGone, SandboxError
+from benchflow.errors import CANNOT_START, ACPError, AgentGone, SandboxError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -33,6 +33,8 @@ STDERR_SETTLE = 0.1
 """Seconds given to standard error to arrive after an error reply, which comes by another pipe."""
 
 AUTH_REQUIRED = -32000
+
+NOT_STARTED = "the agent's command must be in the task's image, or be the path of a program here that runs there"
 
 
 class Link:
@@ -132,7 +134,8 @@ class Link:
             return failed
         code = self._exit.result()
         message = f"the agent ended with exit code {code} while it owed an answer to {method}"
-        return AgentGone(message, exit_code=code, stderr=self.stderr)
+        hint = NOT_STARTED if code in CANNOT_START else None
+        return AgentGone(message, exit_code=code, stderr=self.stderr, hint=hint)
 
 
 def _refusal(method: str, error: RequestError, stderr: str) -> ACPError:

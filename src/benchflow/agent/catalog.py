@@ -143,7 +143,12 @@ def _command(text: str) -> AgentSpec | None:
         return None
     name = re.sub(r"[^a-z0-9._-]+", "-", program.name.lower()).strip("-._") or "command"
     words[0] = str(program.absolute()) if is_path else words[0]
-    return AgentSpec(name=name, description=f"the command {text!r}", launch=Launch(command=tuple(words)))
+    try:
+        launch = Launch(command=tuple(words))
+    except ValidationError as error:
+        said = "; ".join(item["msg"].removeprefix("Value error, ") for item in error.errors())
+        raise ConfigError(f"agent {text!r}: {said}") from None
+    return AgentSpec(name=name, description=f"the command {text!r}", launch=launch)
 
 
 def _unknown(ref: str, name: str, agents: Mapping[str, AgentSpec]) -> ConfigError:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from benchflow.agent.providers import split_model
-from benchflow.agent.spec import Setup, fill, placeholders
+from benchflow.agent.spec import VARIABLES, Setup, fill, placeholders
 from benchflow.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class LaunchPlan:
 
     `env` is laid over the sandbox's own. `files` go to the home, relative to it, readable by the agent's user alone;
     so do `logins`, files of this machine. `model` is what the agent calls the model, for the session to choose; empty
-    when there is nothing to choose.
+    when there is nothing to choose. `told` says whether the start itself names the model.
     """
 
     argv: tuple[str, ...] = field(repr=False)
@@ -50,6 +50,7 @@ class LaunchPlan:
     files: Mapping[str, str] = field(repr=False)
     before: tuple[tuple[str, ...], ...] = ()
     model: str = ""
+    told: bool = False
     port: int = SERVICE_PORT
     logins: tuple[LoginFile, ...] = ()
 
@@ -89,9 +90,21 @@ def plan_launch(
         files={file.path: _content(spec, file, values) for file in (*spec.files, *setup.files)},
         before=tuple(_words(spec, command, values) for command in bundle.before),
         model=fill(setup.model, values) if model else "",
+        told=any("model" in placeholders(text) for text in _templates(spec, setup)),
         port=port,
         logins=credentials.files if credentials and endpoint is None else (),
     )
+
+
+def check_launch(spec: AgentSpec, model: str | None, *, endpoint: bool) -> None:
+    """Raises ConfigError when `spec` cannot be started without a model and there is none."""
+    if model is None:
+        setup: Setup = spec.endpoint if endpoint else spec.native
+        services = [word for service in spec.launch.before for word in service.command]
+        given = dict.fromkeys(set(VARIABLES) - {"model"}, "")
+        _words(spec, (*spec.launch.command, *services, *setup.args), given)
+        for file in (*spec.files, *setup.files):
+            _content(spec, file, given)
 
 
 def _values(spec: AgentSpec, model: str | None, endpoint: Endpoint | None, found: Credentials | None) -> dict[str, str]:
@@ -111,6 +124,13 @@ def _values(spec: AgentSpec, model: str | None, endpoint: Endpoint | None, found
         values["api_key"] = found.api_key.get_secret_value()
         values["base_url"] = found.base_url
     return {key: value for key, value in values.items() if value}
+
+
+def _templates(spec: AgentSpec, setup: Setup) -> list[str]:
+    """Everything that the agent is started with."""
+    services = [word for service in spec.launch.before for word in service.command]
+    files = [file.content for file in (*spec.files, *setup.files)]
+    return [*spec.launch.command, *services, *setup.args, *spec.env.values(), *setup.env.values(), *files]
 
 
 def _words(spec: AgentSpec, words: Sequence[str], values: Mapping[str, str]) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Dialect = Literal["anthropic", "openai-chat", "openai-responses", "gemini"]
 Kind = Literal["acp", "builtin", "wrapper"]
-ModelChoice = Literal["config_option", "set_model", "env", "file", "flag", "none"]
+ModelChoice = Literal["auto", "config_option", "set_model", "env", "file", "flag", "none"]
 
 VARIABLES: Mapping[str, str] = {
     "base_url": "where the model is, as a client of the agent's dialect takes it (OpenAI's with /v1, others without)",
@@ -174,12 +174,17 @@ class Session(Table):
     """How a session is set up over ACP.
 
     `model` says how the model is chosen: through a config option, by session/set_model, or already by
-    `env`, `file` or `flag` before the start. `mode` is a session mode to switch to where the agent offers it;
-    without it the agent's requests for permission are answered by our policy.
+    `env`, `file` or `flag` before the start; `auto` is by whichever of the first two the agent offers, unless its start
+    tells it. `mode` is a session mode to switch to where the agent offers it. `permission` is how its requests for
+    permission are answered. With `files` or `terminals` it is offered ours, which then may replace tools of its own;
+    they are served inside the sandbox either way.
     """
 
-    model: ModelChoice = "none"
+    model: ModelChoice = "auto"
     mode: str = ""
+    permission: Literal["allow", "deny"] = "allow"
+    files: bool = False
+    terminals: bool = False
 
 
 class Bearer(Table):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,6 +43,8 @@ class Output:
 
 async def conduct(job: Job, output: Output) -> int:
     """The exit code: 0 when everything ran, whatever the score; 1 for errors; 130 when it was interrupted."""
+    if output.junit:
+        _check_place(output.junit)
     try:
         plan = await job.plan()
         if output.dry_run:
@@ -50,6 +54,10 @@ async def conduct(job: Job, output: Output) -> int:
         job.observer = view
         with view or nullcontext():
             result = await job.run()
+    except asyncio.CancelledError:
+        if job.job_dir:
+            _say_how_to_resume(job.job_dir)
+        raise
     finally:
         await close_backends()
     left_out = plan.regrades.left_out if plan.regrades else ()
@@ -116,7 +124,11 @@ def _print_outcome(result: JobResult, *, quiet: bool) -> None:
     if result.message:
         remarks.print(Text(f"stopped: {result.message}"), soft_wrap=True)
     if result.state in ("interrupted", "halted"):
-        remarks.print(Text(f"resume with: bench eval resume {result.job_dir}"), soft_wrap=True)
+        _say_how_to_resume(result.job_dir)
+
+
+def _say_how_to_resume(job_dir: Path) -> None:
+    err_console().print(Text(f"resume with: bench eval resume {job_dir}"), soft_wrap=True)
 
 
 def _folder(result: JobResult) -> Path:
@@ -141,6 +153,13 @@ def _print_row(row: Row, *, quiet: bool, alone: bool) -> None:
     suspect = "  (suspect)" if row.passed and row.trust != "trusted" else ""
     line = Text.assemble((f"[{word}]", style), f" {which}{player}  {rewards}{suspect}")
     console().print(line, soft_wrap=True)
+
+
+def _check_place(file: Path) -> None:
+    """A report that cannot be written is said before anything is started."""
+    place = file if file.exists() else next(folder for folder in file.absolute().parents if folder.exists())
+    if file.is_dir() or not os.access(place, os.W_OK) or not (place == file or place.is_dir()):
+        raise ConfigError(f"--junit {file}: cannot be written there", hint="name a file in a folder of yours")
 
 
 def _write(file: Path, text: str) -> None:

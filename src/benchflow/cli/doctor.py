@@ -18,6 +18,7 @@ import typer
 
 from benchflow.cli.apps import new_app
 from benchflow.cli.console import console, print_json
+from benchflow.errors import BenchflowError
 from benchflow.sandbox.probe import Check
 
 if TYPE_CHECKING:
@@ -26,12 +27,15 @@ if TYPE_CHECKING:
 LOW_DISK_GB = 10
 """Less free space than this is reported: images, layers and agent bundles need room."""
 
+TOOL_TIMEOUT = 20.0
+"""Seconds for a tool to say its version; one that takes longer counts as missing."""
+
 app = new_app()
 
 
 def _version(command: str) -> str:
-    done = subprocess.run([command, "--version"], capture_output=True, text=True, timeout=20, check=False)
-    return (done.stdout or done.stderr).strip().splitlines()[0] if done.returncode == 0 else ""
+    done = subprocess.run([command, "--version"], capture_output=True, text=True, timeout=TOOL_TIMEOUT, check=False)
+    return (done.stdout or done.stderr).strip().partition("\n")[0] if done.returncode == 0 else ""
 
 
 def _tool(command: str, use: str, fix: str) -> Check:
@@ -71,9 +75,13 @@ def check_credentials() -> list[Check]:
     from benchflow.agent.credentials import found_here, read_dotenv
 
     users: dict[str, list[str]] = {}
-    for spec in load_agents().values():
-        for name in found_here(spec, os.environ, Path.home(), read_dotenv(Path.cwd())):
-            users.setdefault(name, []).append(spec.name)
+    try:
+        dotenv = read_dotenv(Path.cwd())
+        for spec in load_agents().values():
+            for name in found_here(spec, os.environ, Path.home(), dotenv):
+                users.setdefault(name, []).append(spec.name)
+    except BenchflowError as error:  # a broken file of the user's must not hide what else there is to say
+        return [Check("credentials", ok=False, detail=error.message, fix=error.hint or "correct or remove the file")]
     if not users:
         fix = "export ANTHROPIC_API_KEY=... (bench agent list names them all)"
         return [Check("credentials", ok=False, detail="none found; the oracle needs none", fix=fix)]
@@ -101,11 +109,13 @@ async def gather_checks() -> dict[str, list[Check]]:
 
 
 def _lines(checks: Iterable[Check]) -> Iterable[str]:
+    from rich.markup import escape
+
     for check in checks:
         mark = "[green]OK     [/]" if check.ok else "[red]missing[/]"
-        yield f"  {mark}  {check.name:<22} {check.detail}"
+        yield f"  {mark}  {check.name:<22} {escape(check.detail)}"
         if not check.ok and check.fix:
-            yield f"           {'':<22} fix: [bold]{check.fix}[/]"
+            yield f"           {'':<22} fix: [bold]{escape(check.fix)}[/]"
 
 
 @app.command(epilog="Example: bench doctor --json")

@@ -302,6 +302,8 @@ def variables(pairs: list[str] | None) -> dict[str, str] | None:
     found = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
+        if not name:
+            fail(f"--agent-env {pair!r}: a name is missing; write NAME=value", code=2)
         if not equals and name not in os.environ:
             fail(f"--agent-env {name}: it is not set here; write {name}=value", code=2)
         found[name] = value if equals else os.environ[name]

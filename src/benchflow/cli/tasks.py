@@ -48,11 +48,10 @@ def init(
     from benchflow.task.scaffold import init_task
 
     folder = init_task(name, parent, form.value)
-    if as_json:
-        print_json({"path": str(folder), "format": form.value})
-        return
-    typer.echo(f"made {folder}")
-    typer.echo(f"  check it:  bench tasks check {folder}")
+    _say_made(folder, form.value, as_json=as_json)
+    if not as_json:
+        typer.echo(f"  check it:          bench tasks check {folder}")
+        typer.echo(f"  run its solution:  bench run -t {folder} -a oracle")
 
 
 @app.command(
@@ -106,11 +105,12 @@ Examples:
 def migrate(
     source: Annotated[Path, typer.Argument(help="A task with task.toml.", show_default=False)],
     target: Annotated[Path, typer.Argument(help="A folder that is new or empty.", show_default=False)],
+    as_json: Json = False,
 ) -> None:
     """Convert a task.toml task into the one-file form, task.md."""
     from benchflow.task.onefile import migrate as convert
 
-    typer.echo(f"made {convert(source, target)}")
+    _say_made(convert(source, target), "md", as_json=as_json)
 
 
 @app.command(
@@ -127,11 +127,12 @@ Examples:
 def export(
     source: Annotated[Path, typer.Argument(help="A task with task.md.", show_default=False)],
     target: Annotated[Path, typer.Argument(help="A folder that is new or empty.", show_default=False)],
+    as_json: Json = False,
 ) -> None:
     """Convert a task.md task into task.toml and instruction.md."""
     from benchflow.task.onefile import export as convert
 
-    typer.echo(f"made {convert(source, target)}")
+    _say_made(convert(source, target), "toml", as_json=as_json)
 
 
 @app.command(
@@ -157,6 +158,13 @@ def digest(folders: Folders, as_json: Json = False) -> None:
         return
     for folder, value in digests.items():
         typer.echo(f"{value}  {folder}")
+
+
+def _say_made(folder: Path, form: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"path": str(folder), "format": form})
+    else:
+        typer.echo(f"made {folder}")
 
 
 def _count(number: int, noun: str) -> str:

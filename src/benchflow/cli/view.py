@@ -10,6 +10,7 @@ import typer
 
 from benchflow.cli.apps import new_app
 from benchflow.cli.console import err_console
+from benchflow.errors import ConfigError
 
 app = new_app()
 
@@ -20,7 +21,7 @@ def view(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write the page here and exit, instead of serving it.")
     ] = None,
-    port: Annotated[int, typer.Option(help="Port on 127.0.0.1; 0 takes a free one.")] = 0,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1; 0 takes a free one.")] = 0,
     open_browser: Annotated[bool, typer.Option("--open", help="Open it in the default browser.")] = False,
 ) -> None:
     """Show a rollout (what was asked, said and done, with its score) or the rollouts of a job, as a page.
@@ -31,7 +32,10 @@ def view(
 
     page = page_of(folder)
     if output:
-        output.write_text(page, encoding="utf-8")
+        try:
+            output.write_text(page, encoding="utf-8")
+        except OSError as error:
+            raise ConfigError(f"{output} cannot be written: {error.strerror}", hint="choose another with -o") from None
         err_console().print(f"wrote {output}")
         return
     from benchflow.view.serve import serve

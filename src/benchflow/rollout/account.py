@@ -66,12 +66,12 @@ echo "$home"
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """Whom an agent runs as. `user` None is the image's own user, root unless the image says otherwise.
+    """Whom an agent runs as: 0 is root. None is the image's own user, which the built-in ones act as.
 
     `beside` are the users of other roles in the same sandbox.
     """
 
-    user: str | None
+    user: str | int | None
     home: str
     beside: tuple[str, ...] = ()
 
@@ -118,4 +118,4 @@ async def write_home(sandbox: Sandbox, account: Account, files: Mapping[str, str
     if files and account.user:
         # Parents that `put` had to make belong to root; the agent keeps its state beside its configuration.
         quoted = shlex.quote(account.home)
-        await sandbox.exec(["/bin/sh", "-c", f"chown -R {shlex.quote(account.user)} {quoted}"], user=0, cwd="/")
+        await sandbox.exec(["/bin/sh", "-c", f"chown -R {shlex.quote(str(account.user))} {quoted}"], user=0, cwd="/")

@@ -87,6 +87,10 @@ class Cast:
     oracle_gid: int = 0
     outbox_gid: int = 0
 
+    def as_root(self) -> Cast:
+        """The same, with everyone root, whoever the image's own user is."""
+        return replace(self, accounts={role: replace(one, user=0) for role, one in self.accounts.items()})
+
     @property
     def separate(self) -> bool:
         return bool(self.uids)
@@ -103,7 +107,7 @@ class Cast:
         accounts = list(self.accounts.values())
         writing = [account for role, account in self.accounts.items() if role not in self.readers]
         owner = (writing or accounts)[0]
-        others = [account.user for account in accounts if account.user and account.user != owner.user]
+        others = [str(account.user) for account in accounts if account.user and account.user != owner.user]
         return replace(owner, beside=tuple(dict.fromkeys(others)))
 
 

@@ -45,7 +45,7 @@ def check_limit(name: str, value: object) -> None:
 class RolloutConfig:
     """One rollout: scenes played in one sandbox made from one task, then scored.
 
-    `sandbox_user` is the non-root user that agents run as; None runs them as root, and the result says so.
+    `sandbox_user` is the non-root user that agents run as; None or `root` is root, and the result says so.
     `agent_timeout` is for all turns together; None takes the task's, which may be none. `agent_working_timeout` is the
     same without the time that was spent waiting for the provider. `max_cost` (dollars) and `max_tokens` (read and
     written together) end the rollout, which is then scored as it stands. `allow_models` are names or patterns of models
@@ -92,6 +92,7 @@ class RolloutConfig:
         self.task_path = Path(self.task_path)
         self.jobs_dir = Path(self.jobs_dir)
         self.skills_dir = Path(self.skills_dir) if self.skills_dir else None
+        self.sandbox_user = None if self.sandbox_user == "root" else self.sandbox_user
         for name in ("agent_working_timeout", "max_cost", "max_tokens"):
             check_limit(name, getattr(self, name))
 

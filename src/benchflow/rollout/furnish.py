@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 from benchflow.errors import ConfigError
 from benchflow.rollout.health import wait_healthy
 from benchflow.sandbox.base import FileData
+from benchflow.task.env import resolve_env
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from benchflow.rollout.plan import Act
     from benchflow.sandbox.base import Sandbox
@@ -18,20 +19,21 @@ if TYPE_CHECKING:
 INSTRUCTION = "instruction.md"
 
 
-async def furnish(sandbox: Sandbox, task: Task) -> None:
-    """Make a new sandbox what the task expects to find.
+async def furnish(sandbox: Sandbox, task: Task, environ: Mapping[str, str]) -> None:
+    """Make a new sandbox what the task expects to find; templates are filled in from `environ`.
 
     Raises ConfigError when a set-up command of the task fails, SandboxError when the sandbox does or gets not healthy.
     """
     environment = task.config.environment
     await _lay_environment(sandbox, task)
     for command in environment.setup_commands:
-        await _must(sandbox, command.command, user=command.user, cwd=command.cwd, timeout=command.timeout_sec)
+        env = resolve_env(command.env, environ, where="environment.setup_commands.env")
+        await _must(sandbox, command.command, user=command.user, cwd=command.cwd, timeout=command.timeout_sec, env=env)
     if environment.healthcheck:
         await wait_healthy(sandbox, environment.healthcheck)
 
 
-async def prepare_act(sandbox: Sandbox, task: Task, act: Act, *, owner: str | None) -> None:
+async def prepare_act(sandbox: Sandbox, task: Task, act: Act, *, owner: str | int | None) -> None:
     """Lay out what belongs to one act; what a step brings is `owner`'s. Raises as `furnish` does."""
     instruction = act.step.instruction if act.step else task.instruction
     await _lay_instruction(sandbox, instruction, (turn.prompt for turn in act.turns))
@@ -63,9 +65,15 @@ async def _lay_instruction(sandbox: Sandbox, instruction: str, prompts: Iterable
 
 
 async def _must(
-    sandbox: Sandbox, command: str, *, user: str | int | None, cwd: str | None, timeout: float | None
+    sandbox: Sandbox,
+    command: str,
+    *,
+    user: str | int | None,
+    cwd: str | None,
+    timeout: float | None,
+    env: Mapping[str, str] | None = None,
 ) -> None:
-    ended = await sandbox.exec(command, user=user, cwd=cwd, timeout=timeout)
+    ended = await sandbox.exec(command, user=user, cwd=cwd, timeout=timeout, env=env)
     if not ended.ok:
         how = "timed out" if ended.timed_out else f"exited {ended.exit_code}"
         words = (ended.stdout + ended.stderr).decode("utf-8", "replace").strip()[-500:]

@@ -96,7 +96,7 @@ class Location:
             await self.sandbox.stop()
             await self.make_bundles(found)
             await self._start_sandbox()
-        await furnish(self.sandbox, self._plan.task)
+        await furnish(self.sandbox, self._plan.task, self._plan.environ)
         await self.sidecars.start(self.sandbox)
         for hook in self._config.pre_agent_hooks:
             await hook(self.sandbox)
@@ -190,7 +190,7 @@ class Location:
         )
         if user:
             await lock(self.sandbox, self._config.lockdown_paths)
-        return cast
+        return cast if user or not agents else cast.as_root()
 
     async def _make_stage(self) -> Stage:
         # The protocol's SDK takes most of a second to import, which a rollout without agents need not pay.
@@ -216,6 +216,7 @@ class Location:
             self.wire,
             on_event=lambda event: self.record.event(event),  # noqa: PLW0108
             log=lambda agent, line: self.record.agent_log(agent, line),  # noqa: PLW0108
+            note=lambda text: self.record.note(text),  # noqa: PLW0108
             skills=self.skills,
             mcp_servers=[*self.record.mcp_servers(), *await self.sidecars.serve(self.sandbox)],
             env=self._config.agent_env,

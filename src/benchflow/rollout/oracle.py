@@ -49,7 +49,7 @@ async def run_oracle(
     on_event(event("tool_call", tool_call_id=call_id, title=script, kind="execute", arguments={"command": script}))
     limit = task.config.solution.timeout_sec or timeout
     ended = await sandbox.exec(
-        ["/bin/sh", "-c", f"[ -x {script} ] || chmod +x {script} && exec {script}"],
+        ["/bin/sh", "-c", f"exec {script}"],  # also runs one that has no first line to say what runs it
         env={**env, **resolve_env(task.config.solution.env, environ, where="solution.env")},
         timeout=limit,
     )

@@ -7,12 +7,14 @@ starts nothing.
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchflow.agent.catalog import get_agent
 from benchflow.agent.credentials import Credentials, read_dotenv, resolve_credentials
+from benchflow.agent.launch import check_launch
 from benchflow.errors import BenchflowError, ConfigError
 from benchflow.gateway.account import account_of
 from benchflow.rollout.oracle import check_solution
@@ -22,6 +24,7 @@ from benchflow.rollout.skills import Skills
 from benchflow.rollout.user import check_user
 from benchflow.rollout.world import agent_network, sandbox_spec
 from benchflow.sandbox.registry import choose_backend
+from benchflow.task.env import check_variables
 from benchflow.task.load import load_task
 from benchflow.task.needs import required_capabilities
 
@@ -110,6 +113,8 @@ async def make_plan(config: RolloutConfig, *, cast: Casting | None = None) -> Pl
     acts = attempt(lambda: _acts(task, config)) or ()
     attempt(lambda: check_user(config, task))
     attempt(lambda: _check_lockdown(config))
+    attempt(lambda: _check_sandbox_user(config))
+    problems += _no_time(config)
     players = {
         role: player
         for role in _acting(acts, config)
@@ -117,6 +122,8 @@ async def make_plan(config: RolloutConfig, *, cast: Casting | None = None) -> Pl
     }
     if any(role.oracle_access or player.spec.name == "oracle" for role, player in players.items()):
         attempt(lambda: check_solution(task))
+    kinds = {player.spec.name if player.spec.kind == "builtin" else "agent" for player in players.values()}
+    attempt(lambda: check_variables(task.config, environ, solution="oracle" in kinds, agent="agent" in kinds))
     attempt(lambda: Sidecars(config, task, environ))
     attempt(lambda: Skills(config, task, players.values(), environ))
     attempt(lambda: sandbox_spec(task, name="plan", job="", environ=environ))
@@ -167,7 +174,9 @@ def cast_role(role: Role, dotenv: Mapping[str, str]) -> Player:
     if spec.kind == "builtin":
         return Player(role, spec, Credentials())
     credentials = resolve_credentials(spec, role.model, {**os.environ, **role.env}, Path.home(), dotenv)
-    return Player(role, spec, credentials, _through_gateway(spec, credentials, role.model))
+    through_gateway = _through_gateway(spec, credentials, role.model)
+    check_launch(spec, role.model, endpoint=through_gateway)
+    return Player(role, spec, credentials, through_gateway)
 
 
 def account_for(player: Player, allowed: Sequence[str] = ()) -> Account | None:
@@ -235,6 +244,26 @@ def _check_lockdown(config: RolloutConfig) -> None:
     listed = list(paths) if isinstance(paths, list | tuple) else [None]
     if not all(isinstance(path, str) and path.startswith("/") and path.strip("/") for path in listed):
         raise ConfigError(f"lockdown_paths is {paths!r}; a list of absolute paths is expected")
+
+
+_USER_NAME = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
+"""What every image takes as the name of a user."""
+
+
+def _check_sandbox_user(config: RolloutConfig) -> None:
+    name: object = config.sandbox_user
+    if name is not None and not (isinstance(name, str) and _USER_NAME.fullmatch(name)):
+        raise ConfigError(f"sandbox_user is {name!r}; the name of a user is expected, such as 'agent'")
+
+
+def _no_time(config: RolloutConfig) -> list[BenchflowError]:
+    """Times in which nothing can be done."""
+    times = {name: getattr(config, name) for name in ("agent_timeout", "agent_idle_timeout", "sandbox_setup_timeout")}
+    return [
+        ConfigError(f"{name} is {value!r}; a number of seconds above 0 is expected")
+        for name, value in times.items()
+        if value is not None and not (isinstance(value, int | float) and value > 0)
+    ]
 
 
 def _changes_between_turns(need: Need) -> bool:

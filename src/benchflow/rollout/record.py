@@ -229,10 +229,14 @@ class Record:
     build_log = install_log
 
     def mcp_servers(self) -> list[dict[str, object]]:
-        """The task's MCP servers as the protocol has them. Raises ConfigError when a variable is not set."""
+        """The task's MCP servers as the protocol has them; of two with one name the later counts.
+
+        Raises ConfigError when a variable is not set.
+        """
         environ = self._plan.environ
         found: list[dict[str, object]] = []
-        for server in self._plan.task.config.environment.mcp_servers:
+        named = {server.name: server for server in self._plan.task.config.environment.mcp_servers}
+        for server in named.values():
             if server.transport == "stdio":
                 env = resolve_env(server.env, environ, where=f"mcp_servers.{server.name}.env")
                 pairs = [{"name": name, "value": value} for name, value in env.items()]

@@ -16,7 +16,7 @@ from benchflow.verify.artifacts import collect, restore, run_hooks
 from benchflow.verify.base import Evidence, VerifyResult
 from benchflow.verify.environment import OPEN_TO_ALL, search_path
 from benchflow.verify.evidence import Finding, tampering_document, trust_of
-from benchflow.verify.harden import Hardened, harden
+from benchflow.verify.harden import Hardened, harden, look_again
 from benchflow.verify.hooks import Setting, wants_login_shell, words_of
 from benchflow.verify.level import place_verifier
 from benchflow.verify.script import ScriptCheck, run_script
@@ -111,10 +111,13 @@ class Scorer:
         if place.level == "live":
             keep = (*(alive.servers if alive else ()), *await self.sidecars.pids(self.sandbox))
             await self.sandbox.kill_processes(keep=keep)
-            findings += self._beside_agent()
-            fit = await harden(self.sandbox, self._setting(act))
+            setting = self._setting(act)
+            fit = await harden(self.sandbox, setting)
+            findings += self._beside_agent(fit)
             check = replace(self._check(act, fit), private=True, keep=keep)
             result = await self._run(self.sandbox, check, act, folder, events)
+            if not self._root:
+                await look_again(self.sandbox, setting)
         else:
             if alive is not None:
                 await self.sandbox.kill_processes(keep=await self.sidecars.pids(self.sandbox))
@@ -146,7 +149,7 @@ class Scorer:
 
     @property
     def _root(self) -> bool:
-        return self.account.user in (None, "root", "0")
+        return self.account.user in (None, 0)
 
     def _could_be_root(self, act: Act) -> bool:
         """Whether something ran as root where the agent had worked, which it may have led astray."""
@@ -176,14 +179,17 @@ class Scorer:
             git_hooks=hardening.git_hooks,
         )
 
-    def _beside_agent(self) -> list[Finding]:
+    def _beside_agent(self, fit: Hardened) -> list[Finding]:
         """Programs that the agent's processes could exchange under a verifier which runs beside them."""
         workspace = (self.sandbox.workdir, *OPEN_TO_ALL)
         path = self.sandbox.env.get("PATH", "")
         exposed = [
             entry for entry in search_path(path) if f"{entry}/".startswith(tuple(f"{one}/" for one in workspace))
         ]
-        return [Finding(entry, "level", "critical", "left", "on PATH, and the agent's to write") for entry in exposed]
+        found = [Finding(entry, "level", "critical", "left", "on PATH, and the agent's to write") for entry in exposed]
+        others = sorted(fit.programs.difference(exposed))
+        detail = "named by the tests, and the agent's to write"
+        return [*found, *(Finding(entry, "level", "critical", "left", detail) for entry in others)]
 
     def _check(self, act: Act, fit: Hardened) -> ScriptCheck:
         task, verifier = self.plan.task, self._config(act)
@@ -198,6 +204,7 @@ class Scorer:
             git_hooks=verifier.hardening.git_hooks,
             new_loader_cache=fit.new_loader_cache,
             new_modules=fit.new_modules,
+            new_paths=fit.new_paths,
         )
 
     async def _run(

@@ -50,7 +50,7 @@ class Skills:
         if not skills and not self._image:
             return
         places = _places(player.spec, account.home, sandbox.workdir)
-        owner = account.user or "root"
+        owner = str(account.user or "root")
         if self._image:
             await link_folder(sandbox, self._image, places, owner)
         if skills:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from benchflow.acp.session import Session
     from benchflow.agent.bundle import Bundle
+    from benchflow.agent.spec import AgentSpec
     from benchflow.rollout.account import Account
     from benchflow.rollout.cast import Cast
     from benchflow.rollout.plan import Player
@@ -53,6 +54,7 @@ class Surroundings:
     wire: Wire
     on_event: Callable[[Event], None]
     log: Callable[[str, str], None]
+    note: Callable[[str], None]
     skills: Skills
     mcp_servers: Sequence[Mapping[str, object]] = ()
     env: Mapping[str, str] | None = None
@@ -111,7 +113,15 @@ class Stage:
             stream = await self._start(account, plan.argv, env)
             return Leader(stream)
 
-        options = SessionOptions(cwd=around.sandbox.workdir, user=account.user, env=env, mcp_servers=around.mcp_servers)
+        options = SessionOptions(
+            cwd=around.sandbox.workdir,
+            user=account.user,
+            env=env,
+            mcp_servers=around.mcp_servers,
+            permission=spec.session.permission,
+            offer_files=spec.session.files,
+            offer_terminals=spec.session.terminals,
+        )
         session = await connect_with_retry(
             start,
             place,
@@ -120,8 +130,7 @@ class Stage:
             log=lambda line: around.log(player.role.agent, line),
         )
         try:
-            if plan.model and spec.session.model in ("config_option", "set_model"):
-                await session.set_model(plan.model, spec.session.model)
+            await self._choose_model(session, spec, plan)
             if spec.session.mode:
                 await session.set_mode(spec.session.mode)
         except BaseException:
@@ -140,6 +149,13 @@ class Stage:
             credentials=player.credentials,
             port=SERVICE_PORT + list(self._around.cast.accounts).index(player.role.name),
         )
+
+    async def _choose_model(self, session: Session, spec: AgentSpec, plan: LaunchPlan) -> None:
+        way = spec.session.model
+        if not plan.model or (way == "auto" and plan.told):
+            return
+        if way in ("auto", "config_option", "set_model") and await session.set_model(plan.model, way) is None:
+            self._around.note(f"{spec.name} was not told of the model {plan.model}: it offers no choice of one")
 
     def _events_of(self, role: str) -> Callable[[Event], None]:
         """Events say whose they are where there are several roles."""

@@ -113,5 +113,15 @@ def _network(policy: NetworkPolicy) -> Network:
 
 
 def contents(files: Sequence[tuple[Path, str]]) -> dict[str, FileData]:
-    """Host files as they are put: by content and mode, under their relative paths."""
-    return {relative: FileData(file.read_bytes(), file.stat().st_mode & 0o777) for file, relative in files}
+    """Host files as they are put: by content and mode, under their relative paths.
+
+    They become root's, but another user may have to run them: everyone may read and run what the owner here may, and
+    run what is a shell script. Who must not is kept out of the folder.
+    """
+    return {relative: FileData(file.read_bytes(), _open_mode(file)) for file, relative in files}
+
+
+def _open_mode(file: Path) -> int:
+    mode = file.stat().st_mode & 0o777 | (0o111 if file.suffix == ".sh" else 0)
+    owner = mode & 0o500
+    return mode | owner >> 3 | owner >> 6

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from benchflow.task.document import INSTRUCTION_LIMIT
 from benchflow.task.files import Unreadable, escape, fault, leaves, read_text, read_tree
@@ -77,7 +77,7 @@ class Assembly:
         self._environment()
         if self.document.ignored is not None:
             self._warn(self.document.ignored, "is ignored beside task.toml", "one description")
-        steps = tuple(self._step(index, step, tests, solution) for index, step in enumerate(self.config.steps or ()))
+        steps = tuple(self._step(step, tests, solution) for step in self.config.steps or ())
         if not steps:
             self._verifiable(None, tests, None)
         self._not_ignored(solution, script_name("solve", self.config.environment.os))
@@ -139,9 +139,10 @@ class Assembly:
             self.problems.append(fault(file, "empty-instruction", what, "an instruction", fix))
         return text
 
-    def _step(self, index: int, config: StepConfig, tests: Path, solution: Path) -> Step:
+    def _step(self, config: StepConfig, tests: Path, solution: Path) -> Step:
         path = self.folder / "steps" / config.name
         if not path.is_dir():
+            index = self._written_at(config.name)
             what = f"steps[{index}].name: there is no folder steps/{config.name}"
             self._say(("steps", index, "name"), "missing-step", what, "a folder for each step", f"create {path}")
         elif not path.resolve().is_relative_to(self.root):  # steps/ itself may be a link
@@ -167,6 +168,13 @@ class Assembly:
                 setup_script=workdir / SETUP_SCRIPT if SETUP_SCRIPT in self._list(workdir) else None,
             )
         return Step(config.name, path, config, "", tests, solution, None, None)
+
+    def _written_at(self, name: str) -> int:
+        """Which entry of the document a step is: faulty ones before it are missing from the configuration."""
+        entries = cast("list[object]", self.document.raw["steps"])
+        return next(
+            index for index, entry in enumerate(entries) if isinstance(entry, dict) and entry.get("name") == name
+        )
 
     def _verifiable(self, step: StepConfig | None, tests: Path, own: Path | None) -> None:
         """Something must be there to score with: a script, a rubric, or an image that brings its tests."""

@@ -96,7 +96,14 @@ def _parts(path: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
         return TASK_FILES, TASK_FOLDERS
     if (path / "task.md").is_file():
         return TASK_FILES + NATIVE_FILES, TASK_FOLDERS + NATIVE_FOLDERS
-    raise TaskError(f"{path}: not a task: it has neither task.toml nor task.md", hint="name the folder of one task")
+    why = (
+        "it has neither task.toml nor task.md"
+        if path.is_dir()
+        else "it is a file"
+        if path.exists()
+        else "nothing there"
+    )
+    raise TaskError(f"{path}: not a task: {why}", hint="name the folder of one task")
 
 
 def _walk(root: Path, folder: str, excluded: Callable[[str, bool], bool]) -> Iterator[str]:

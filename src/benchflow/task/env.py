@@ -2,6 +2,7 @@
 
 In the `env` tables a value is a template only as a whole; everything else is literal, so that a shell snippet
 survives. Headers of MCP servers also take references inside a text. A variable that is set to nothing counts as set.
+Every table is looked at before anything starts: a variable that only the verifier misses must not cost an agent's run.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from typing import TYPE_CHECKING
 from benchflow.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
+
+    from benchflow.task.model import TaskConfig
 
 _WHOLE = re.compile(r"\$\{(?P<name>[^}:]+)(?::-(?P<default>.*))?\}")
 _EMBEDDED = re.compile(r"\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}", re.ASCII)
@@ -23,6 +26,54 @@ def resolve_env(table: Mapping[str, str], environ: Mapping[str, str], *, where: 
 
     Raises ConfigError naming every variable that is neither set nor given a default; `where` is the table's name.
     """
+    resolved, missing = _fill(table, environ, where)
+    _refuse(missing)
+    return resolved
+
+
+def resolve_text(text: str, environ: Mapping[str, str], *, where: str) -> str:
+    """`text` with the references inside it filled in. Raises ConfigError like `resolve_env`."""
+    _refuse(_unset(text, environ, where))
+    return _EMBEDDED.sub(lambda match: _look_up(match, environ) or "", text)
+
+
+def check_variables(config: TaskConfig, environ: Mapping[str, str], *, solution: bool, agent: bool) -> None:
+    """Raises ConfigError naming every variable that some table of a task will miss in `environ`.
+
+    `environment.env` is left to whoever makes the sandbox of it; `[solution]` counts only when it is to be run, MCP
+    servers only when there is an agent to use them.
+    """
+    missing = [one for where, table in _tables(config) for one in _fill(table, environ, where)[1]]
+    if solution:
+        missing += _fill(config.solution.env, environ, "solution.env")[1]
+    for server in config.environment.mcp_servers if agent else ():
+        where = f"mcp_servers.{server.name}"
+        missing += _fill(server.env if server.transport == "stdio" else {}, environ, f"{where}.env")[1]
+        missing += [one for text in server.headers.values() for one in _unset(text, environ, f"{where}.headers")]
+    _refuse(list(dict.fromkeys(missing)))
+
+
+def _tables(config: TaskConfig) -> Iterator[tuple[str, Mapping[str, str]]]:
+    """The tables that every run fills in after the sandbox has started, as (name, table)."""
+    for index, command in enumerate(config.environment.setup_commands):
+        yield f"environment.setup_commands[{index}].env", command.env
+    for verifier in [step.verifier for step in config.steps or ()] or [config.verifier]:
+        yield "verifier.env", {**config.verifier.env, **verifier.env}
+        box = verifier.environment or config.verifier.environment
+        yield "verifier.environment.env", box.env if box else {}
+
+
+def references(text: str) -> list[tuple[str, str | None]]:
+    """Every `${NAME}` inside a text as (name, default)."""
+    return [(match["name"], match["default"]) for match in _EMBEDDED.finditer(text)]
+
+
+def without_references(text: str) -> str:
+    return _EMBEDDED.sub("", text)
+
+
+def _fill(table: Mapping[str, str], environ: Mapping[str, str], where: str) -> tuple[dict[str, str], list[str]]:
+    """The table with its templates filled in, and what could not be, in words."""
     resolved: dict[str, str] = {}
     missing: list[str] = []
     for key, value in table.items():
@@ -33,24 +84,11 @@ def resolve_env(table: Mapping[str, str], environ: Mapping[str, str], *, where: 
             resolved[key] = found
         else:
             missing.append(f"{match['name']} (for {where}.{key})")
-    _refuse(missing)
-    return resolved
+    return resolved, missing
 
 
-def resolve_text(text: str, environ: Mapping[str, str], *, where: str) -> str:
-    """`text` with the references inside it filled in. Raises ConfigError like `resolve_env`."""
-    missing = [f"{m['name']} (for {where})" for m in _EMBEDDED.finditer(text) if _look_up(m, environ) is None]
-    _refuse(missing)
-    return _EMBEDDED.sub(lambda match: _look_up(match, environ) or "", text)
-
-
-def references(text: str) -> list[tuple[str, str | None]]:
-    """Every `${NAME}` inside a text as (name, default)."""
-    return [(match["name"], match["default"]) for match in _EMBEDDED.finditer(text)]
-
-
-def without_references(text: str) -> str:
-    return _EMBEDDED.sub("", text)
+def _unset(text: str, environ: Mapping[str, str], where: str) -> list[str]:
+    return [f"{m['name']} (for {where})" for m in _EMBEDDED.finditer(text) if _look_up(m, environ) is None]
 
 
 def _look_up(match: re.Match[str], environ: Mapping[str, str]) -> str | None:

@@ -10,6 +10,7 @@ from benchflow.task.problem import Issue, place, show
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from benchflow.task.agent import AgentConfig
     from benchflow.task.artifacts import Artifact
     from benchflow.task.environment import EnvironmentConfig
     from benchflow.task.model import TaskConfig
@@ -31,16 +32,24 @@ def advise(config: TaskConfig) -> Iterator[Issue]:
     """What looks wrong in a configuration that is right."""
     if config.multi_step_reward_strategy and not config.steps:
         yield _advice(("multi_step_reward_strategy",), "has no effect without [[steps]]", "steps", "remove it")
+    yield from _agent(config.agent, ("agent",))
     yield from _box(config.environment, ("environment",))
     yield from _verifier(config.verifier, ("verifier",))
     yield from _artifacts(config.artifacts, ("artifacts",))
     for index, step in enumerate(config.steps or ()):
+        yield from _agent(step.agent, ("steps", index, "agent"))
         yield from _verifier(step.verifier, ("steps", index, "verifier"))
         yield from _artifacts((*config.artifacts, *step.artifacts), ("steps", index, "artifacts"))
 
 
 def _advice(path: KeyPath, what: str, expected: str, fix: str) -> Issue:
     return Issue(path, what, expected, fix, "no-effect", "warning")
+
+
+def _agent(agent: AgentConfig, path: KeyPath) -> Iterator[Issue]:
+    if agent.user is not None:
+        what, fix = "is not used", f"remove it, and run the task with --sandbox-user {agent.user}"
+        yield _advice((*path, "user"), what, "that the run says who agents are", fix)
 
 
 def _box(box: EnvironmentConfig, path: KeyPath) -> Iterator[Issue]:

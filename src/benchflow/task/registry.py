@@ -138,6 +138,8 @@ def choose(datasets: Sequence[RegistryDataset], ref: str | None, file: Path) -> 
     Raises ConfigError with what there is instead.
     """
     names = sorted({dataset.name for dataset in datasets})
+    if not names:
+        raise ConfigError(f"{file}: lists no dataset", hint="add one: {name, version, tasks: [{name, path}]}")
     if ref is None and len(names) != 1:
         raise ConfigError(f"{file}: which dataset?", hint=f"name one of {_some(names)}")
     name, _, version = (ref or names[0]).partition("@")

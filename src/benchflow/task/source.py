@@ -1,7 +1,8 @@
 """Where tasks come from: one task, a folder of them, or a folder of a git repository (`fetch`).
 
-Finding tasks looks at names only and parses nothing, so that ten thousand are listed in a moment. A folder that looks
-like a task and is broken is found like any other: whoever loads it reports what is wrong, together with the rest.
+Finding tasks looks at names only and parses nothing, so that ten thousand are listed in a moment; only a filter that is
+no folder's name makes it read what tasks call themselves. A folder that looks like a task and is broken is found like
+any other: whoever loads it reports what is wrong, together with the rest.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from benchflow.errors import ConfigError
 from benchflow.task.fetch import FETCH_TIMEOUT, FetchedSource, cache_folder, fetch, fetch_many
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 __all__ = ["FETCH_TIMEOUT", "FetchedSource", "cache_folder", "fetch", "fetch_many", "find_tasks", "select"]
 
@@ -30,22 +31,31 @@ _SHOWN = 5
 def find_tasks(path: Path, include: Sequence[str] = (), exclude: Sequence[str] = ()) -> list[Path]:
     """The task `path`, or the tasks that are its immediate children, sorted by name and filtered by `select`.
 
-    Children that are no tasks, and hidden ones, are passed over. Raises ConfigError when there is no such folder, no
-    task in it, or a filter matches nothing.
+    A filter that is the name of a folder means that one; any other is held against the folders' names and those that
+    the tasks give themselves. Children that are no tasks, and hidden ones, are passed over. Raises ConfigError when
+    there is no such folder, no task in it, or a filter matches nothing.
     """
     found = {task.name: task for task in _find(path)}
-    return [found[name] for name in select(found, include, exclude)]
+    plain = all(text in found for text in (*include, *exclude))
+    own = {} if plain else {name: _own_name(folder) for name, folder in found.items()}
+    return [found[name] for name in select(found, include, exclude, own)]
 
 
-def select(names: Iterable[str], include: Sequence[str] = (), exclude: Sequence[str] = ()) -> list[str]:
+def select(
+    names: Iterable[str],
+    include: Sequence[str] = (),
+    exclude: Sequence[str] = (),
+    second: Mapping[str, str] | None = None,
+) -> list[str]:
     """The names that match any of `include` (all when empty) and none of `exclude`, in their order.
 
-    A filter is a name or a glob (`*`, `?`, `[...]`), case counts; for `org/name` the part behind the slash will do.
-    Raises ConfigError when a filter matches no name at all, or nothing is left.
+    A filter is a name or a glob (`*`, `?`, `[...]`), case counts; for `org/name` the part behind the slash will do. One
+    that is no name as it stands may also match the `second` name of a name. Raises ConfigError when a filter matches
+    no name at all, or nothing is left.
     """
     known = list(names)
-    wanted = _matched(known, include, "include") if include else set(known)
-    wanted -= _matched(known, exclude, "exclude")
+    wanted = _matched(known, include, "include", second or {}) if include else set(known)
+    wanted -= _matched(known, exclude, "exclude", second or {})
     kept = [name for name in known if name in wanted]
     if known and not kept:
         raise ConfigError(f"include and exclude leave none of {len(known)} tasks", hint="drop one of the filters")
@@ -91,13 +101,30 @@ def _near_path(path: Path) -> str | None:
     return f"did you mean {' or '.join(str(path.parent / name) for name in close)}?" if close else None
 
 
-def _matched(names: Sequence[str], filters: Sequence[str], what: str) -> set[str]:
+def _own_name(folder: Path) -> str:
+    """What a task calls itself; the folder's name where it does not, or cannot be read."""
+    from benchflow.task.document import find_document, read_document
+    from benchflow.task.files import Unreadable
+
+    try:
+        file = find_document(folder)
+        about = read_document(file, folder.resolve()).raw.get("task") if file else None
+    except (OSError, RuntimeError, Unreadable):
+        return folder.name
+    name = about.get("name") if isinstance(about, dict) else None
+    return name if isinstance(name, str) else folder.name
+
+
+def _matched(names: Sequence[str], filters: Sequence[str], what: str, second: Mapping[str, str]) -> set[str]:
     matched: set[str] = set()
     for text in filters:
         matches = _matcher(text)
-        found = {name for name in names if matches(name)}
+        other = {} if text in names else second
+        found = {name for name in names if matches(name) or (name in other and matches(other[name]))}
         if not found:
-            close = difflib.get_close_matches(text, names, n=_SHOWN, cutoff=0.4)
+            close = difflib.get_close_matches(
+                text, list(dict.fromkeys((*names, *other.values()))), n=_SHOWN, cutoff=0.4
+            )
             some = close or sorted(names)[:_SHOWN]
             start = "did you mean" if close else "there are" if len(names) <= _SHOWN else f"{len(names)} tasks, such as"
             raise ConfigError(f"{what} {text!r} matches no task", hint=f"{start} {', '.join(some)}")
