@@ -11,11 +11,13 @@ import asyncio
 import io
 import socket
 import tarfile
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from benchflow.sandbox.archive import ArchiveError, Item, pack, unpack
 from benchflow.sandbox.docker.engine import PathStat, in_thread
+from benchflow.sandbox.docker.near import KILL_TIMEOUT
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -34,7 +36,13 @@ DEATH_NEWS = 1.0
 """Seconds that the engine may take to notice that a container has ended after its processes were killed."""
 
 PASSES = 200
-"""Times that a script looks for processes to kill before it gives up."""
+"""Times that a script looks for processes to kill before it gives up. It starts none itself: there may be no room."""
+
+NO_SHELL = 127
+"""Exit code where there is no shell."""
+
+KILL_PAUSE = 0.1
+"""Seconds before a script that did not get to its end is run again."""
 
 _SNAPSHOT = """
 look() { # look PID: sets parent, session and started; fails for a process that is gone or waits to be reaped
@@ -65,13 +73,12 @@ has_mark() { # has_mark PID MARK: as far as this user may read the environment, 
   return 1
 }
 in_list() { case " $2 " in *" $1 "*) ;; *) return 1 ;; esac; }
-pids() { for folder in /proc/[0-9]*; do echo "${folder#/proc/}"; done; }
 """
 
 FIND_MARKED = (
     _SNAPSHOT
     + """
-for pid in $(pids); do [ "$pid" != $$ ] && has_mark "$pid" "$0" && echo "$pid"; done
+for pid in /proc/[0-9]*; do pid=${pid#/proc/}; [ "$pid" != $$ ] && has_mark "$pid" "$0" && echo "$pid"; done
 exit 0
 """
 )
@@ -80,11 +87,13 @@ exit 0
 INPUT_ABANDONED = (
     _SNAPSHOT
     + """
-for pid in $(pids); do
+for pid in /proc/[0-9]*; do
+  pid=${pid#/proc/}
   if look "$pid" && [ "$parent" = 0 ] && [ "$pid" != $$ ] && has_mark "$pid" "$0"; then adopter=$pid own=$session; fi
 done
 [ -p "/proc/${adopter:-none}/fd/0" ] || exit 1
-for pid in $(pids); do
+for pid in /proc/[0-9]*; do
+  pid=${pid#/proc/}
   [ "$pid" != $adopter ] && [ "$pid" != $$ ] && look "$pid" || continue
   for file in /proc/$pid/fd/*; do
     if [ -e "$file" ]; then
@@ -100,13 +109,15 @@ exit 0
 SIGNAL = (
     _SNAPSHOT
     + """
-for pid in $(pids); do
+for pid in /proc/[0-9]*; do
+  pid=${pid#/proc/}
   if look "$pid" && [ "$parent" = 0 ] && [ "$pid" != $$ ] && has_mark "$pid" "$0"; then chosen=$pid; fi
 done
 [ -n "${chosen:-}" ] || exit 0
 if [ "$2" = adopted ]; then
   adopter=$chosen chosen= oldest=
-  for pid in $(pids); do
+  for pid in /proc/[0-9]*; do
+    pid=${pid#/proc/}
     look "$pid" && [ "$parent" = "$adopter" ] || continue
     if [ -z "$oldest" ] || [ "$started" -lt "$oldest" ]; then oldest=$started chosen=$pid; fi
   done
@@ -127,7 +138,8 @@ while [ $pass -lt PASSES ]; do
   grew=1
   while [ $grew = 1 ]; do
     grew=0
-    for pid in $(pids); do
+    for pid in /proc/[0-9]*; do
+      pid=${pid#/proc/}
       [ "$pid" != $$ ] && [ "$pid" != 1 ] && look "$pid" || continue
       in_list "$pid" "$family" && continue
       if in_list "$pid" "$marked" || in_list "$session" "$sessions" || in_list "$parent" "$family"; then
@@ -149,13 +161,15 @@ KILL_ALL = (
     _SNAPSHOT
     + """
 keep=$* stopped= pass=0 keeper= oldest=
-for pid in $(pids); do
+for pid in /proc/[0-9]*; do
+  pid=${pid#/proc/}
   [ "$pid" != 1 ] && look "$pid" || continue
   if [ -z "$oldest" ] || [ "$started" -lt "$oldest" ]; then oldest=$started keeper=$pid; fi
 done
 while [ $pass -lt PASSES ]; do
   pass=$((pass + 1)) doomed= fresh=
-  for pid in $(pids); do
+  for pid in /proc/[0-9]*; do
+    pid=${pid#/proc/}
     [ "$pid" != 1 ] && [ "$pid" != $$ ] && [ "$pid" != "$keeper" ] && look "$pid" || continue
     [ "$parent" != "$keeper" ] && [ "$parent" != $$ ] && ! in_list "$pid" "$keep" || continue
     doomed="$doomed $pid"
@@ -193,10 +207,9 @@ class Far:
 
     async def kill_marked(self, mark: str, user: str) -> None:
         """Kill everything that the exec with this mark, which ran as `user`, started. Raises TimeoutError."""
-        found = await self._run(["sh", "-c", FIND_MARKED, mark], user)
-        pids = found.text.split()
-        if pids and not (await self._run(["sh", "-c", KILL_FAMILY, "sh", *pids], "0")).ok:
-            raise TimeoutError(f"processes survived {PASSES} rounds of killing")
+        found = await self._finish([FIND_MARKED, mark], user)
+        if pids := found.text.split():
+            await self._finish([KILL_FAMILY, "sh", *pids], "0")
 
     async def input_abandoned(self, pid: int, mark: str, user: str) -> bool:  # noqa: ARG002  a number of the host
         """Whether nobody reads the input of the exec with this mark, which runs as `user`, any more."""
@@ -208,8 +221,19 @@ class Far:
 
     async def kill_all(self, keep: Collection[int]) -> None:
         """Kill everything but the container's own processes and those in `keep`. Raises TimeoutError."""
-        if not (await self._run(["sh", "-c", KILL_ALL, "sh", *map(str, keep)], "0")).ok:
-            raise TimeoutError(f"processes survived {PASSES} rounds of killing")
+        await self._finish([KILL_ALL, "sh", *map(str, keep)], "0")
+
+    async def _finish(self, script: Sequence[str], user: str) -> ExecResult:
+        """Run a script until it succeeds: with too many processes around it may not even start. Raises TimeoutError."""
+        deadline = time.monotonic() + KILL_TIMEOUT
+        while True:
+            done = await self._run(["sh", "-c", *script], user)
+            if done.ok:
+                return done
+            if done.exit_code == NO_SHELL or time.monotonic() > deadline:
+                said = done.stderr.decode("utf-8", "replace").strip()
+                raise TimeoutError(f"processes could not be killed, or survived it: {said}")
+            await asyncio.sleep(KILL_PAUSE)
 
     # -- files: these raise aiodocker.DockerError for an engine that fails -----------------------------------
 

@@ -162,6 +162,7 @@ class Near:
 
         with self._in_use():
             self._kill(doomed)
+            self._await_reaped()
 
     def signal_command(self, number: int, pid: int, *, adopted: bool) -> None:
         """Send a signal to the process `pid`, or to the command below it when `pid` is an exec's init."""
@@ -197,6 +198,19 @@ class Near:
             if not fresh:
                 time.sleep(KILL_STEP)
 
+    def _await_reaped(self) -> None:
+        """Wait until the container's first process has collected what was left to it: until then the dead count against
+        the limit on processes."""
+        deadline = time.monotonic() + KILL_TIMEOUT
+        while time.monotonic() < deadline and any(self._waits_for_first(pid) for pid in _pids()):
+            time.sleep(KILL_STEP)
+
+    def _waits_for_first(self, pid: int) -> bool:
+        with suppress(OSError, IndexError):
+            fields = read_proc(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+            return fields[0] == b"Z" and int(fields[1]) == self.first
+        return False
+
     def _signal(self, pid: int, number: int) -> None:
         with suppress(OSError):
             descriptor = os.pidfd_open(pid)
@@ -209,12 +223,15 @@ class Near:
     def _snapshot(self) -> dict[int, Seen]:
         """Every live process of the container; those that only wait to be reaped are not live."""
         found = {}
-        for name in os.listdir("/proc"):  # noqa: PTH208  scanned often
-            if name.isdigit():
-                with suppress(OSError, ValueError):
-                    if _namespace(int(name)) == self._namespace and (seen := _look(int(name))):
-                        found[seen.pid] = seen
+        for pid in _pids():
+            with suppress(OSError, ValueError):
+                if _namespace(pid) == self._namespace and (seen := _look(pid)):
+                    found[seen.pid] = seen
         return found
+
+
+def _pids() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208  scanned often
 
 
 def _namespace(pid: int) -> int:
