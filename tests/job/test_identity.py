@@ -91,3 +91,15 @@ def dataclasses_install(version: str) -> Any:
     from benchflow.agent.spec import Install
 
     return Install(npm=(f"some-agent@{version}.0.0",), node="22")
+
+
+async def test_an_agents_own_file_counts_by_what_it_says(make_task: MakeTask, tmp_path: Path, local: str) -> None:
+    folder, file = make_task("t"), tmp_path / "mine.toml"
+    head = 'name = "mine"\n[launch]\ncommand = ["mine"]\n'
+    found = []
+    for more in ("", '[env]\nMODE = "fast"\n', '[env]\nMODE = "slow"\n', '[session]\npermission = "deny"\n'):
+        file.write_text(head + more)
+        found.append(await ident(folder, scenes=[Scene.single(str(file))]))
+    assert len(set(found)) == 4
+    file.write_text('description = "words"\n' + head)
+    assert await ident(folder, scenes=[Scene.single(str(file))]) == found[0]

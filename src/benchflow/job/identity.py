@@ -65,6 +65,10 @@ def fields_of(value: DataclassInstance) -> dict[str, Any]:
     return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
 
 
+_HOW = {"launch", "session", "env", "files", "endpoint", "native", "home", "skills"}
+"""What an agent's data file says of how it is started and told its task; the rest is words and ways to pay."""
+
+
 def _scene(scene: Scene, players: Mapping[Role, Player]) -> dict[str, Any]:
     roles = [_role(role, players.get(role)) for role in scene.roles]
     return {**fields_of(scene), "roles": roles, "turns": [fields_of(turn) for turn in scene.turns]}
@@ -79,7 +83,7 @@ def _role(role: Role, player: Player | None) -> dict[str, Any]:
         **fields_of(role),
         "agent": spec.ref,
         "packages": [*spec.install.packages, *(spec.through.install.packages if spec.through else ())],
-        "command": list(spec.launch.command),
+        "how": spec.model_dump(mode="json", include=_HOW),
         "env": _env(role.env),
         "skills_dir": _skills(role.skills_dir),
     }

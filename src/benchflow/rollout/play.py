@@ -51,8 +51,8 @@ class Play:
         self._setting = setting
         self._player: Player | None = None
         self._watch = Watch(setting.location.wire, setting.config.agent_working_timeout)
-        limit = setting.config.agent_timeout or setting.plan.task.config.agent.timeout_sec
-        self.time_left = limit or None
+        given = setting.config.agent_timeout
+        self.time_left = (setting.plan.task.config.agent.timeout_sec or None) if given is None else given
         """Seconds that are left for all turns together; None when there is no limit."""
         self._past: Sequence[Event] = ()
         self._since = 0
