@@ -36,6 +36,8 @@ def test_a_family_is_marked_ones_their_sessions_and_descendants() -> None:
 def test_the_containers_own_are_its_first_and_its_oldest() -> None:
     seen = table((100, 5, 100, 0), (107, 100, 100, 3), (108, 107, 100, 50), (120, 100, 9, 3), (121, 120, 9, 4))
     assert _own(seen, 100) == {100, 107, 108}
+    deeper = table((100, 5, 100, 0), (107, 100, 100, 3), (99, 108, 100, 60), (108, 107, 100, 50), (121, 100, 9, 4))
+    assert _own(deeper, 100) == {100, 107, 108, 99}
     assert _own(table((100, 5, 100, 0)), 100) == {100}
 
 

@@ -280,9 +280,14 @@ def _family(seen: dict[int, Seen], marked: set[int]) -> set[int]:
 
 
 def _own(seen: dict[int, Seen], first: int) -> set[int]:
-    """The container's own processes: its init, the oldest other one (which keeps it alive), and that one's children."""
+    """The container's own processes: its init, the oldest other one (which keeps it alive), and all below that.
+
+    Where an agent has replaced the shell there may be more of these than one, and killed they come back for ever.
+    """
     others = [process for pid, process in seen.items() if pid != first]
     if not others:
         return {first}
-    keeper = min(others, key=lambda process: (process.started, process.pid)).pid
-    return {first, keeper, *(pid for pid, process in seen.items() if process.parent == keeper)}
+    own = {min(others, key=lambda process: (process.started, process.pid)).pid}
+    while more := {pid for pid, process in seen.items() if process.parent in own} - own:
+        own |= more
+    return {first, *own}
