@@ -47,20 +47,20 @@ async def test_verdict_over_the_wire(model: str) -> None:
 
 @pytest.mark.needs("local")
 async def test_files_that_are_not_there_are_judged_as_such() -> None:
-    paths = ("/tmp/work/written.txt", "/tmp/work/missing.txt", "/tmp/work")
+    paths = ("/srv/judged/written.txt", "/srv/judged/missing.txt", "/srv/judged")
     spec = SandboxSpec(image=HostRoot(), network=Network("no-network"))
     async with (
         ModelServer([Say('{"score": 0, "reason": "half of it is missing"}')]) as server,
         backends_in_use(),
         get_backend("local").create(spec) as box,
     ):
-        await box.put({"written.txt": b"hello from a file"}, "/tmp/work")
+        await box.put({"written.txt": b"hello from a file"}, "/srv/judged")
         environ = {"OPENAI_API_KEY": "sk-test-12345", "OPENAI_BASE_URL": f"{server.url}/v1"}
         judge = LLMJudgeRewardFunc("openai/m", "x", paths=paths, environ=environ)
         event = await judge.score(dataclasses.replace(EVIDENCE, sandbox=box))
         (request,) = server.requests
     assert event.value == 0
-    for words in ("hello from a file", "missing.txt does not exist", "File /tmp/work cannot be read"):
+    for words in ("hello from a file", "missing.txt does not exist", "File /srv/judged cannot be read"):
         assert words in request.text
 
 
