@@ -327,17 +327,23 @@ async def test_an_agent_that_thinks_can_go_on_calling_tools_on_anthropic(
         assert tokens["cache_write"] == 7
 
 
+async def asked_across(bench: Bench, translator: Translator, client: Dialect, *answers: Fail | Say) -> tuple[Pass, int]:
+    """A client asks a provider of another dialect, which answers so; its pass, and the status that the client saw."""
+    provider: Dialect = "anthropic" if client == "openai-chat" else "openai-chat"
+    path, body = ASKED[client]
+    async with ModelServer(list(answers)) as model:
+        pass_, root = await admitted(bench, translator, model.url, provider)
+        headers = {"Authorization": f"Bearer {pass_.token}"}
+        async with bench.http.post(f"{root}{path}", json=body, headers=headers) as reply:
+            return pass_, reply.status
+
+
 @pytest.mark.parametrize("client", CLIENTS)
 async def test_a_busy_provider_is_waited_for_also_behind_a_translator(
     bench: Bench, translator: Translator, client: Dialect
 ) -> None:
-    provider: Dialect = "anthropic" if client == "openai-chat" else "openai-chat"
-    path, body = ASKED[client]
-    async with ModelServer([Fail(429, retry_after=0.01), Say("there")]) as model:
-        pass_, root = await admitted(bench, translator, model.url, provider)
-        headers = {"Authorization": f"Bearer {pass_.token}"}
-        async with bench.http.post(f"{root}{path}", json=body, headers=headers) as reply:
-            assert reply.status == 200
+    _, status = await asked_across(bench, translator, client, Fail(429, retry_after=0.01), Say("there"))
+    assert status == 200
     assert [one["retries"] for one in bench.exchanges()] == [[{"status": 429, "retry_after": 0.01}]]
 
 
@@ -345,13 +351,8 @@ async def test_a_busy_provider_is_waited_for_also_behind_a_translator(
 async def test_a_dead_key_is_fatal_also_behind_a_translator(
     bench: Bench, translator: Translator, client: Dialect
 ) -> None:
-    provider: Dialect = "anthropic" if client == "openai-chat" else "openai-chat"
-    path, body = ASKED[client]
-    async with ModelServer([Fail(401), Say("never")]) as model:
-        pass_, root = await admitted(bench, translator, model.url, provider)
-        headers = {"Authorization": f"Bearer {pass_.token}"}
-        async with bench.http.post(f"{root}{path}", json=body, headers=headers) as reply:
-            assert reply.status == 401
+    pass_, status = await asked_across(bench, translator, client, Fail(401), Say("never"))
+    assert status == 401
     assert pass_.tripped is not None
     assert pass_.tripped.kind == "key"
 

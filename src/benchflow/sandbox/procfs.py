@@ -12,9 +12,11 @@ EXEC_TIMEOUT = 30.0
 EXEC_STEP = 0.0005
 """Seconds between two looks at such a process."""
 
-_EXITING = 0x4
+EXITING = 0x4
+"""The kernel's flag, in `stat_fields(pid)[6]`, of a process that is ending."""
+
 _KERNEL_THREAD = 0x200000
-"""The kernel's flags of a process that is ending, and of a thread of its own: neither has a program."""
+"""That of a thread of its own, which has no program either."""
 
 
 def read_proc(path: str) -> bytes:
@@ -24,6 +26,11 @@ def read_proc(path: str) -> bytes:
         while part := file.read(1 << 16):
             parts.append(part)
         return b"".join(parts)
+
+
+def stat_fields(pid: int) -> list[bytes]:
+    """What /proc/PID/stat says behind the name, which may hold anything: the state is first. Raises OSError."""
+    return read_proc(f"/proc/{pid}/stat").rpartition(b")")[2].split()
 
 
 def environment(pid: int) -> bytes:
@@ -51,7 +58,7 @@ def _of_a_program(pid: int, name: str) -> bytes:
 def _layout(pid: int) -> list[bytes]:
     """Where the program of a process is in memory: it differs from that of the program before, and its first number,
     which the kernel sets last, is 0 until everything is in place. Empty for a process that has none."""
-    fields = read_proc(f"/proc/{pid}/stat").rpartition(b")")[2].split()
-    if fields[0] in {b"Z", b"X"} or int(fields[6]) & (_EXITING | _KERNEL_THREAD):
+    fields = stat_fields(pid)
+    if fields[0] in {b"Z", b"X"} or int(fields[6]) & (EXITING | _KERNEL_THREAD):
         return []
     return [fields[24], fields[25], *fields[45:49]]

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchflow.sandbox.docker.rooted import Rooted
-from benchflow.sandbox.procfs import environment, read_proc
+from benchflow.sandbox.procfs import EXITING, environment, read_proc, stat_fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -30,10 +30,6 @@ KILL_TIMEOUT = 30.0
 
 KILL_STEP = 0.005
 """Seconds between two looks at whether killed processes are gone."""
-
-
-_EXITING = 0x4
-"""The kernel's flag of a process that is ending."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +114,7 @@ class Near:
         """Whether the container's first process is there and not on its way out: it ends after all the others."""
         try:
             with self._in_use():
-                fields = read_proc(f"/proc/{self.first}/stat").rpartition(b")")[2].split()
-                return not int(fields[6]) & _EXITING
+                return not int(stat_fields(self.first)[6]) & EXITING
         except (OSError, IndexError):
             return False
 
@@ -207,7 +202,7 @@ class Near:
 
     def _waits_for_first(self, pid: int) -> bool:
         with suppress(OSError, IndexError):
-            fields = read_proc(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+            fields = stat_fields(pid)
             return fields[0] == b"Z" and int(fields[1]) == self.first
         return False
 
@@ -239,7 +234,7 @@ def _namespace(pid: int) -> int:
 
 
 def _look(pid: int) -> Seen | None:
-    fields = read_proc(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+    fields = stat_fields(pid)
     if len(fields) < 20 or fields[0] in {b"Z", b"X"}:
         return None
     return Seen(pid, parent=int(fields[1]), session=int(fields[3]), started=int(fields[19]))
