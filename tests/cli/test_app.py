@@ -63,6 +63,16 @@ def test_wrong_usage_exits_2_and_suggests() -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("words", [["--help"], ["--version"], ["agent", "list"], ["agent", "list", "--json"]])
+def test_an_output_without_room_is_said_and_a_closed_one_is_not_missed(words: list[str]) -> None:
+    command = [sys.executable, "-m", "benchflow.cli.app", *words]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, "error: the output cannot be written: No space left on device\n")
+    closed = subprocess.run(["sh", "-c", '"$@" >&-', "sh", *command], stderr=subprocess.PIPE, text=True, check=False)
+    assert (closed.returncode, closed.stderr) == (0, "")
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_scripts_are_printed(shell: str) -> None:
     done = bench("--show-completion", shell)

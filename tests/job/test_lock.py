@@ -80,7 +80,13 @@ async def test_a_lock_is_read_as_it_was_written(make_task: MakeTask, tmp_path: P
 
 def test_what_is_not_a_lock(tmp_path: Path) -> None:
     assert read_lock(tmp_path) is None
-    for text, word in (("{", "read"), ("[]", "lock"), ('{"format": 99}', "99"), ('{"format": 1}', "name")):
+    plain = dict.fromkeys(("name", "created_at", "source", "commit", "sandbox", "reason", "config", "casts"))
+    one = {"id": "m", "task": "gone", "agent": "a", "model": None, "attempts": 1, "cast": 0}
+    half = json.dumps({"format": 1, **plain, "tasks": {}, "measurements": [one]})
+    for text, word in (
+        *(("{", "read"), ("[]", "lock"), ('{"format": 99}', "99"), ('{"format": 1}', "name")),
+        (half, "measures gone, which is not among its tasks"),
+    ):
         (tmp_path / "job.json").write_text(text)
         with pytest.raises(ConfigError, match=word):
             read_lock(tmp_path)

@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
+import os
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 from typer.core import TyperGroup
@@ -90,12 +92,32 @@ for _name, (_, _help) in COMMANDS.items():
     app.command(_name, help=_help)(_placeholder())
 
 
+def _nowhere() -> TextIO:
+    return open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123  for the rest of this process
+
+
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS}
+
+
 def main() -> None:
     """Entry point of `bench` and `benchflow`. A mistake of the user ends with a message, never with a traceback."""
+    # Whoever closed an output does not want it.
+    sys.stdout = sys.stdout or _nowhere()
+    sys.stderr = sys.stderr or _nowhere()
     try:
-        app()
+        try:
+            app()
+        finally:
+            sys.stdout.flush()
     except BenchflowError as error:
         print_error(error)
+        sys.exit(1)
+    except OSError as error:
+        if error.errno not in _NO_ROOM:
+            raise
+        # What is still to be written would fail once more, without a word that helps, as the program ends.
+        sys.stdout = _nowhere()
+        print_error(f"{error.filename or 'the output'} cannot be written: {error.strerror}")
         sys.exit(1)
 
 

@@ -112,7 +112,7 @@ def create(
     exclude: Annotated[list[str] | None, typer.Option(help="No tasks of this name or glob; repeatable.")] = None,
     n_tasks: Annotated[int | None, typer.Option(min=1, help="Only the first so many tasks.")] = None,
     shuffle: Annotated[bool | None, typer.Option("--shuffle", help="Put the tasks in a random order.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Which random order.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Which random order; implies --shuffle.")] = None,
     agent_env: AgentEnv = None,
     sandbox_user: Annotated[
         str | None, typer.Option(help="Who agents run as; 'root' gives them everything; default agent.")
@@ -157,7 +157,7 @@ def create(
         "include": include,
         "exclude": exclude,
         "n_tasks": n_tasks,
-        "shuffle": shuffle,
+        "shuffle": shuffle or (seed is not None or None),
         "seed": seed,
         "agent_env": variables(agent_env),
         "sandbox_setup_timeout": sandbox_setup_timeout,

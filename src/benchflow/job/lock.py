@@ -155,12 +155,15 @@ def lock_of(document: Any, file: Path) -> JobLock:
     try:
         if document["format"] != FORMAT:
             raise ConfigError(f"{file}: is of format {document['format']!r}, which this release does not know")
-        return JobLock(
+        lock = JobLock(
             **{name: document[name] for name in _PLAIN},
             tasks={name: LockedTask(**task) for name, task in document["tasks"].items()},
             measurements=[LockedMeasurement(**one) for one in document["measurements"]],
             regrading=document.get("regrading"),
         )
+        if unknown := {one.task for one in lock.measurements} - lock.tasks.keys():
+            raise ConfigError(f"{file}: measures {min(unknown)}, which is not among its tasks")
+        return lock
     except (KeyError, TypeError, AttributeError) as error:
         raise ConfigError(f"{file}: is not a job's lock: {type(error).__name__}: {error}") from None
 

@@ -20,7 +20,9 @@ async def probe() -> list[Check]:
     try:
         engine = await connect()
     except SandboxUnavailable as error:
-        return [Check("engine", ok=False, detail=error.message, fix=FIX)]
+        # Whoever names an engine has one, and is told what is wrong with the name.
+        named = os.environ.get("DOCKER_HOST") and error.hint
+        return [Check("engine", ok=False, detail=error.message, fix=named or FIX)]
     try:
         return [_identity(engine), _storage(engine), _limits(engine), _reach(engine)]
     finally:
