@@ -54,10 +54,17 @@ def test_opt_outs_are_named_as_the_task_file_has_them() -> None:
     assert Hardening(cleanup_conftests=False, live=True).opt_outs == ("cleanup_conftests = false", "live = true")
 
 
-def run(tmp_path: Path, *words: str, path: str = "", new: Sequence[str] = (), paths: Sequence[str] = ()) -> str:
+def run(
+    tmp_path: Path,
+    *words: str,
+    path: str = "",
+    new: Sequence[str] = (),
+    paths: Sequence[str] = (),
+    beside_agent: bool = False,
+) -> str:
     guard = tmp_path / "guard"
     guard.mkdir(exist_ok=True)
-    for name, content in guard_files(new, paths).items():
+    for name, content in guard_files(new, paths, beside_agent=beside_agent).items():
         (guard / name).write_bytes(content)
     env = {"PYTHONPATH": f"{guard}:{path}" if path else str(guard)}
     command = [sys.executable, *words]
@@ -95,6 +102,43 @@ def test_what_only_other_systems_have_is_found_nowhere(tmp_path: Path) -> None:
         (app / f"{name}.py").write_text("print('cheat')\n")
     assert run(tmp_path, "-c", "import pathlib, platform, subprocess") == ""
     assert "cheat" not in run(tmp_path, "-m", "pytest", "--version")
+
+
+TRIES = """
+import importlib
+try: import extra_of_the_agent as extra
+except ImportError: extra = None
+try: import of_the_image
+except ImportError: of_the_image = None
+print(extra is None, of_the_image is None, importlib.import_module("extra_of_the_agent").HERE)
+"""
+
+
+def test_what_is_installed_does_not_import_what_the_agent_added(tmp_path: Path) -> None:
+    app, site_packages = tmp_path / "app", tmp_path / "site-packages"
+    for folder in (app, site_packages):
+        folder.mkdir()
+    (app / "extra_of_the_agent.py").write_text("HERE = 1\n")
+    (app / "of_the_image.py").write_text("HERE = 1\n")
+    (app / "mine.py").write_text(TRIES)
+    (site_packages / "installed_tool.py").write_text(TRIES)
+    guard = tmp_path / "guard" / "sitecustomize.py"
+    # What the guard sees where that folder is one of Python's own.
+    script = f"import sys, runpy; sys.path.append({str(site_packages)!r}); runpy.run_path({str(guard)!r}); import "
+    assert run(tmp_path, "-c", script + "installed_tool", new=["extra_of_the_agent"]) == "True False 1\n"
+    assert run(tmp_path, "-c", script + "installed_tool", beside_agent=True) == "True True 1\n"
+    assert run(tmp_path, "-c", script + "mine", new=["extra_of_the_agent"]) == "False False 1\n"
+    assert run(tmp_path, "-c", script + "mine", beside_agent=True) == "False False 1\n"
+
+
+def test_beside_processes_of_the_agent_everything_installed_comes_first(tmp_path: Path) -> None:
+    app = tmp_path / "app"
+    app.mkdir()
+    (app / "aiohttp.py").write_text("HERE = True\n")
+    (app / "solution.py").write_text("HERE = True\n")
+    script = "import aiohttp, solution; print(hasattr(aiohttp, 'HERE'), solution.HERE)"
+    assert run(tmp_path, "-c", script, beside_agent=True) == "False True\n"
+    assert "pytest" in run(tmp_path, "-m", "pytest", "--version", "--version", beside_agent=True)
 
 
 def test_folders_that_an_agent_names_are_searched_after_all_others(tmp_path: Path) -> None:

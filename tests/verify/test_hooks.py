@@ -205,7 +205,9 @@ def test_bytecode_of_new_files_is_the_agents_own() -> None:
     [
         ({"/app/answer": "/tests/expected.txt"}, {"/app/answer"}),
         ({"/app/answer": "../tests/expected.txt"}, {"/app/answer"}),
-        ({"/app/up": "/", "/app/answer": "up/tests/expected.txt"}, {"/app/answer"}),
+        ({"/app/up": "/", "/app/answer": "up/tests/expected.txt"}, {"/app/answer", "/app/up"}),
+        ({"/app/project": "../"}, {"/app/project"}),
+        ({"/app/out": "/logs", "/app/in": "/proc", "/app/run": "/run"}, {"/app/out", "/app/in", "/app/run"}),
         ({"/app/answer": "b", "/app/b": "/solution/solve.sh"}, {"/app/answer", "/app/b"}),
         ({"/app/answer": "/proc/self/root/tests/x"}, {"/app/answer"}),
         ({"/app/reward": "/logs/verifier/reward.txt"}, {"/app/reward"}),
@@ -230,7 +232,27 @@ def test_links_into_the_verifiers_places(links: dict[str, str], caught: set[str]
 @given(st.dictionaries(st.from_regex(r"(/[ab.]{1,2}){1,3}", fullmatch=True), st.from_regex(r"/?([ab.]{1,2}/?){1,4}")))
 def test_following_links_always_ends(links: dict[str, str]) -> None:
     for path in links:
-        assert all(end.startswith("/") for end in resolve(path, links))
+        assert all(not end or end.startswith("/") for end in resolve(path, links))
+
+
+@pytest.mark.parametrize(
+    ("link", "caught"),
+    [
+        ("../../tests/expected.txt", True),
+        ("..", True),
+        ("../..", True),
+        ("../proc/self/root", True),
+        ("../logs/verifier/reward.txt", True),
+        ("../logs/app.log", False),
+        ("../lib/tests", False),
+        ("sub/tests/expected.txt", False),
+        ("/app/data", False),
+    ],
+)
+def test_beside_processes_of_the_agent_a_link_may_be_moved(link: str, caught: bool) -> None:
+    change = by_agent("/app/a/b/c/d/link", type="link", mode=0o777, link=link)
+    assert judge([change], USER).restore == []
+    assert bool(judge([change], replace(USER, live=True)).restore) is caught
 
 
 def test_new_modules_are_those_that_could_be_imported_by_name() -> None:

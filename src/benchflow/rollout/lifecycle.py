@@ -27,6 +27,7 @@ from benchflow.rollout.sidecars import Sidecars
 from benchflow.rollout.skills import Skills
 from benchflow.rollout.world import unenforced
 from benchflow.sandbox.base import Owner
+from benchflow.settle import finished
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -183,7 +184,7 @@ class Rollout:
                 raise
         finally:
             if self._record is not None:
-                await asyncio.shield(self.cleanup())
+                await finished(self.cleanup())
         return self.record.result
 
     # -- how they are done -----------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,8 +11,9 @@ from typing import TYPE_CHECKING
 from benchflow.rollout.store import write_json
 from benchflow.rollout.world import contents, image_source, limits, verifier_network
 from benchflow.sandbox.base import Owner, SandboxSpec
-from benchflow.task.env import resolve_env
+from benchflow.task.env import resolve_env, taken_from_host
 from benchflow.task.separate import verifier_box
+from benchflow.trajectory.redact import secrets_of
 from benchflow.verify.artifacts import collect, restore, run_hooks
 from benchflow.verify.base import Evidence, VerifyResult
 from benchflow.verify.environment import OPEN_TO_ALL, search_path
@@ -111,8 +113,11 @@ class Scorer:
         if place.level == "live":
             keep = (*(alive.servers if alive else ()), *await self.sidecars.pids(self.sandbox))
             await self.sandbox.kill_processes(keep=keep)
-            setting = self._setting(act)
-            fit = await harden(self.sandbox, setting)
+            setting = replace(self._setting(act), live=True)
+            async with AsyncExitStack() as held:
+                if not self._root and self.sandbox.capabilities.restrain:
+                    await held.enter_async_context(self.sandbox.restrained())
+                fit = await harden(self.sandbox, setting)
             findings += self._beside_agent(fit)
             check = replace(self._check(act, fit), private=True, keep=keep)
             result = await self._run(self.sandbox, check, act, folder, events)
@@ -180,7 +185,7 @@ class Scorer:
         )
 
     def _beside_agent(self, fit: Hardened) -> list[Finding]:
-        """Programs that the agent's processes could exchange under a verifier which runs beside them."""
+        """What the agent's processes could exchange under a verifier which runs beside them."""
         workspace = (self.sandbox.workdir, *OPEN_TO_ALL)
         path = self.sandbox.env.get("PATH", "")
         exposed = [
@@ -189,7 +194,11 @@ class Scorer:
         found = [Finding(entry, "level", "critical", "left", "on PATH, and the agent's to write") for entry in exposed]
         others = sorted(fit.programs.difference(exposed))
         detail = "named by the tests, and the agent's to write"
-        return [*found, *(Finding(entry, "level", "critical", "left", detail) for entry in others)]
+        found += [Finding(entry, "level", "critical", "left", detail) for entry in others]
+        if not self._root and not self.sandbox.capabilities.restrain:
+            detail = "the agent's processes could make links while the verifier ran"
+            found.append(Finding(self.sandbox.workdir, "level", "critical", "left", detail))
+        return found
 
     def _check(self, act: Act, fit: Hardened) -> ScriptCheck:
         task, verifier = self.plan.task, self._config(act)
@@ -205,6 +214,7 @@ class Scorer:
             new_loader_cache=fit.new_loader_cache,
             new_modules=fit.new_modules,
             new_paths=fit.new_paths,
+            secrets=secrets_of(taken_from_host(task.config, self.plan.environ)),
         )
 
     async def _run(

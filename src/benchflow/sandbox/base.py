@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, Self, runtime_checkable
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from contextlib import AbstractAsyncContextManager
     from pathlib import Path
     from types import TracebackType
 
@@ -135,6 +136,8 @@ class Capabilities:
     gpus: bool = False
     changes: bool = False
     """What differs from the image can be told from outside, and put back."""
+    restrain: bool = False
+    """Processes that already run can be kept from making symbolic links."""
 
 
 # -- what comes out ------------------------------------------------------------------------------------------
@@ -401,6 +404,10 @@ class Sandbox(Protocol):
         """
         ...
 
+    async def shipped(self, paths: Sequence[str]) -> frozenset[str]:
+        """Which of `paths` the image has, by these very names: no link is followed. Like `changes`."""
+        ...
+
     async def restore(self, paths: Sequence[str]) -> None:
         """Make `paths` what the image has there, folders with all that is in them; what it lacks is removed.
 
@@ -410,6 +417,15 @@ class Sandbox(Protocol):
 
     async def kill_processes(self, *, keep: Sequence[int] = ()) -> None:
         """Kill every process inside except the first one and those in `keep` (pids as seen inside)."""
+        ...
+
+    def restrained(self) -> AbstractAsyncContextManager[None]:
+        """Within, the processes of plain users stand still. From then on neither they nor what they start can make a
+        symbolic link, however long they live; one that cannot be held to that is killed.
+
+        What others start as the same user later on is not meant.
+        Raises SandboxUnsupported without the capability `restrain`.
+        """
         ...
 
     async def listen(self, handler: ConnectionHandler, *, port: int = 0) -> Listener:

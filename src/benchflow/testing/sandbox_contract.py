@@ -43,6 +43,7 @@ from benchflow.testing.contract.lifecycle import LifecycleContract  # noqa: E402
 from benchflow.testing.contract.limits import LimitContract  # noqa: E402
 from benchflow.testing.contract.network import NetworkContract  # noqa: E402
 from benchflow.testing.contract.orphans import OrphanContract  # noqa: E402
+from benchflow.testing.contract.restraint import RestraintContract  # noqa: E402
 from benchflow.testing.contract.streams import StreamContract  # noqa: E402
 from benchflow.testing.contract.world import Record, World  # noqa: E402
 from benchflow.testing.leaks import leaks, settled  # noqa: E402
@@ -68,6 +69,7 @@ class SandboxContract(
     ForkContract,
     LifecycleContract,
     HostileContract,
+    RestraintContract,
     FileContract,
     StreamContract,
     ExecContract,

@@ -41,11 +41,15 @@ _GIT = (
 )
 
 
-def guard_files(new_modules: Iterable[str] = (), new_paths: Iterable[str] = ()) -> dict[str, bytes]:
-    """What goes into `PYTHON_GUARD`: names of modules, and places to look for some, that the agent added."""
+def guard_files(
+    new_modules: Iterable[str] = (), new_paths: Iterable[str] = (), *, beside_agent: bool = False
+) -> dict[str, bytes]:
+    """What goes into `PYTHON_GUARD`: names of modules, and places to look for some, that the agent added. Beside
+    processes of the agent, any name may be one that it adds in the next moment.
+    """
     return {
         "sitecustomize.py": _guard(),
-        "names": "\n".join(sorted(new_modules)).encode(),
+        "names": "\n".join(["*"] if beside_agent else sorted(new_modules)).encode(),
         "paths": "\n".join(sorted(new_paths)).encode("utf-8", "surrogateescape"),
     }
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal
 
 from benchflow.verify.environment import search_path
 from benchflow.verify.evidence import Finding
-from benchflow.verify.links import secret_end
+from benchflow.verify.links import secret_end, secret_end_elsewhere
 from benchflow.verify.seen import SITE, Seen, module_place
 
 if TYPE_CHECKING:
@@ -94,13 +94,15 @@ TEST_MODULES = frozenset({"pytest", "_pytest", "pluggy", "iniconfig", "pytest_js
 class Setting:
     """What the rules need to know. `words` are all words in the task's own test files.
 
-    `copied` says that everything which differs was carried over from the agent's sandbox, whoever owns it now.
+    `copied` says that everything which differs was carried over from the agent's sandbox, whoever owns it now; `live`,
+    that processes of the agent go on beside the verifier.
     """
 
     workdir: str
     env: Mapping[str, str] = field(default_factory=dict)
     root: bool = False
     copied: bool = False
+    live: bool = False
     words: frozenset[str] = frozenset()
     login_shell: bool = False
     clean_conftests: bool = True
@@ -209,7 +211,7 @@ def _made(
 def _link(change: Change, setting: Setting, seen: Seen) -> Finding | None:
     if change.type != "link" or change.kind == "deleted":
         return None
-    if end := secret_end(change.path, seen.links):
+    if end := secret_end(change.path, seen.links) or (secret_end_elsewhere(change.link) if setting.live else None):
         detail = f"leads to {end}" if end.startswith("/proc/") else f"a link to {end}, where the verifier's files are"
         return _made(change, "link", "critical", detail, restored=setting.remove_hooks)
     return None

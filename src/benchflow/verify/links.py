@@ -25,15 +25,31 @@ _SYSTEM = {
 
 
 def secret_end(path: str, links: Mapping[str, str]) -> str | None:
-    """Where among the verifier's files, or in /proc, the link at `path` may lead; None for an innocent one."""
+    """Where among the verifier's files, above them, or in /proc, the link at `path` may lead; None for an innocent one.
+
+    What a verifier names below a link that leads above its files may be one of them.
+    """
     for end in resolve(path, links):
-        if end.startswith("/proc/") or any(end == place or end.startswith(f"{place}/") for place in SECRET_PLACES):
+        if end and any(_within(end, place) or _within(place, end) for place in (*SECRET_PLACES, "/proc")):
             return end
     return None
 
 
+def secret_end_elsewhere(link: str) -> str | None:
+    """Where among the verifier's files a link with this text may lead if it, or a folder that it is in, is moved."""
+    parts = [part for part in link.split("/") if part not in ("", ".")]
+    if ".." not in parts:
+        return None
+    end = "/" + "/".join(parts[len(parts) - parts[::-1].index("..") :])
+    return end if any(_within(end, place) or _within(place, end) for place in (*SECRET_PLACES, "/proc")) else None
+
+
+def _within(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(f"{folder.rstrip('/')}/")
+
+
 def resolve(path: str, links: Mapping[str, str]) -> list[str]:
-    """Every end that the link at `path` may have. One that goes round leads nowhere.
+    """Every end that the link at `path` may have. One that goes round leads nowhere, which is "".
 
     What a link names and then leaves by `..` may be a link of the image's, and what lies above the end of that one may
     be the root: the rest is followed from there as well. A link that does so too often leads to the verifier's files.
@@ -76,4 +92,4 @@ def _walk(way: tuple[str, ...], links: Mapping[str, str], sure: int) -> tuple[st
             if target.startswith("/"):
                 done, sure = [], 0
             todo.extend(reversed(target.split("/")))
-    return "/", others
+    return "", others

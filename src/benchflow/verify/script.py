@@ -7,11 +7,13 @@ The script's exit code says nothing; the reward file says all. Failing to score 
 
 from __future__ import annotations
 
+import asyncio
 import shlex
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from benchflow.errors import SandboxError, SandboxGone, VerifierError, VerifierTimeout
+from benchflow.trajectory.redact import mask_files, secrets_of
 from benchflow.verify.environment import (
     OPEN_TO_ALL,
     PYTHON_GUARD,
@@ -43,7 +45,8 @@ class ScriptCheck:
     and the reward folder from every user but root, for a verifier that shares its sandbox with living processes of the
     agent; their pids are in `keep`. `clean_env` and `git_hooks` are the task's choice; `new_loader_cache` has the list
     of shared libraries made anew, because the one that is there is not the image's; `new_modules` are the names of
-    Python modules that the agent added, `new_paths` the folders that it told Python to look for modules in.
+    Python modules that the agent added, `new_paths` the folders that it told Python to look for modules in. None
+    of `secrets` is in what is kept of the output.
     """
 
     files: Sequence[Path | Mapping[str, FileData | bytes]]
@@ -59,6 +62,7 @@ class ScriptCheck:
     new_loader_cache: bool = False
     new_modules: frozenset[str] = frozenset()
     new_paths: frozenset[str] = frozenset()
+    secrets: Sequence[str] = field(default=(), repr=False)
 
     def environment(self, box: Sandbox) -> dict[str, str]:
         """All that is laid over the image's environment; the task's own word is the last."""
@@ -88,6 +92,8 @@ async def run_script(box: Sandbox, check: ScriptCheck, output: Path) -> dict[str
     )
     await box.kill_processes(keep=check.keep)
     await box.get(LOGS, output)
+    # What the script ran may have printed what only the script was told.
+    await asyncio.to_thread(mask_files, output, [*check.secrets, *secrets_of(check.env)])
     if ended.timed_out:
         raise VerifierTimeout(f"the verifier did not end within {check.timeout:g} s")
     rewards = await _read_reward(box)
@@ -125,7 +131,8 @@ mkdir -p -m 0700 {SCRATCH}/home {SCRATCH}/scratch
         words = made.stderr.decode("utf-8", "replace").strip() or f"exit code {made.exit_code}"
         raise VerifierError(f"the verifier's folders could not be made: {words}")
     if check.clean_env:
-        await box.put(guard_files(check.new_modules, check.new_paths), PYTHON_GUARD)
+        files = guard_files(check.new_modules, check.new_paths, beside_agent=check.private)
+        await box.put(files, PYTHON_GUARD)
 
 
 async def _read_reward(box: Sandbox) -> dict[str, float]:

@@ -26,6 +26,11 @@ OFFLINE = SandboxSpec(IMAGE, network=Network("no-network"), owner=Owner("job", "
 
 AT_ONCE = 64
 
+SERVE = r"""use IO::Socket::INET; $| = 1; my $s = IO::Socket::INET->new(LocalAddr => '0.0.0.0', Listen => 5) or die;
+print $s->sockport, "\n"; while (my $c = $s->accept) { print $c 'of this rollout'; close $c }"""
+ASK = r"""use IO::Socket::INET;
+my $s = IO::Socket::INET->new(PeerAddr => $ARGV[0], PeerPort => $ARGV[1], Timeout => 2) or exit 1; print <$s>"""
+
 
 async def test_sixty_four_at_once(backend: DockerBackend, engine: str, tmp_path: Path) -> None:
     async def life(number: int) -> bytes:
@@ -160,7 +165,23 @@ async def test_the_public_network_is_the_shared_one(
         async with backend.create(SandboxSpec(IMAGE)) as other:
             also = await docker.containers.container(other.id).show()
     networks = [set(one["NetworkSettings"]["Networks"]) for one in (shown, also)]
-    assert networks == [{"podman" if engine == "podman" else "bridge"}] * 2
+    assert networks == [{"podman" if engine == "podman" else "benchflow"}] * 2
+
+
+@pytest.mark.parametrize("engine", [pytest.param("docker", marks=pytest.mark.needs("docker"))], indirect=True)
+async def test_no_sandbox_reaches_another_on_the_network_they_share(
+    backend: DockerBackend, docker: aiodocker.Docker
+) -> None:
+    """It reaches itself by the same address, so that what is refused is the way and not the answer."""
+    async with backend.create(SandboxSpec(IMAGE)) as box, backend.create(SandboxSpec(IMAGE)) as other:
+        shown = await docker.containers.container(box.id).show()
+        (attached,) = shown["NetworkSettings"]["Networks"].values()
+        async with await box.open(["perl", "-e", SERVE]) as server:
+            port = (await server.stdout.readline()).decode().strip()
+            ask = ["perl", "-e", ASK, attached["IPAddress"], port]
+            assert (await box.exec(ask)).stdout == b"of this rollout"
+            assert (await other.exec(ask)).stdout == b""
+            assert (await other.exec(["perl", "-e", ASK, box.id, port])).stdout == b""
 
 
 async def test_an_engine_behind_tcp(engine: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 from benchflow.sandbox.base import PIDS_LIMIT, Capabilities, ImageRef, Limits, Mount, Network, SandboxSpec
 from benchflow.sandbox.docker.container import create_body, new_id
 from benchflow.sandbox.docker.home import unsupported
+from benchflow.sandbox.docker.network import network_body
 from benchflow.sandbox.docker.outcome import Look, exit_code
 from benchflow.sandbox.docker.passwd import owner_ids
 from benchflow.sandbox.docker.place import Init
@@ -94,3 +95,11 @@ def test_what_an_unknown_engine_lacks_is_not_guessed() -> None:
     assert unsupported(spec, None) == ""
     assert "mount" in unsupported(spec, Capabilities())
     assert "storage" in unsupported(spec, Capabilities(mounts=True, limits=frozenset({"memory"})))
+
+
+def test_the_network_keeps_what_the_outside_needs_and_passes_nothing_between_sandboxes() -> None:
+    mtu = "com.docker.network.driver.mtu"
+    body = network_body({mtu: "1400", "com.docker.network.bridge.enable_icc": "true", "x": "y"})
+    assert body["Options"][mtu] == "1400"
+    assert body["Options"]["com.docker.network.bridge.enable_icc"] == "false"
+    assert "x" not in body["Options"]

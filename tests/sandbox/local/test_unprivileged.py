@@ -67,6 +67,18 @@ async def main():
             async with await box.fork() as busy:
                 lines = (await busy.exec("cat /log")).text.split()
                 found["busy"] = lines == [str(n) for n in range(1, len(lines) + 1)] and len(lines) > 20
+        if capabilities.users:
+            loop = "while :; do ln -s x /tmp/link && rm /tmp/link && s=links || s=refused; echo $s > /tmp/state; done"
+            async with await box.open(loop, user="nobody"):
+                while not (await box.exec("grep links /tmp/state")).ok:
+                    pass
+                async with box.restrained():
+                    pass
+                for _ in range(2):
+                    await box.exec("rm -f /tmp/state", user=0)
+                    while not (state := (await out("cat /tmp/state"))[1]):
+                        pass
+                found["restrained"] = state
         await box.kill_processes()
         async with await box.fork() as fork:
             found["fork"] = (await fork.exec("cat /etc/skel; echo y > /etc/skel")).text
@@ -123,6 +135,7 @@ async def test_an_ordinary_user(kind: str, network: str) -> None:
         assert found["users"] is True
         assert found["nobody"] == [0, "65534\n", ""]
         assert found["chown"] == [0, "33\n", ""]
+        assert found["restrained"] == "refused\n"
     else:
         assert found["users"] is False
         assert "not mapped" in str(found["owner"])

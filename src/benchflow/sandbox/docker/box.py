@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import posixpath
 import tempfile
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -18,23 +19,24 @@ from benchflow.errors import SandboxError, SandboxGone, SandboxUnsupported
 from benchflow.sandbox.archive import Item, listing
 from benchflow.sandbox.base import OUTPUT_LIMIT, STOP_TIMEOUT, Capabilities, Change
 from benchflow.sandbox.docker import labels
-from benchflow.sandbox.docker.container import HOSTS, create_body, new_id, remove_container
+from benchflow.sandbox.docker.container import HOSTS, create_body, keepers_env, new_id, remove_container
 from benchflow.sandbox.docker.far import Far
+from benchflow.sandbox.docker.hold import in_own_thread
 from benchflow.sandbox.docker.image import Image
 from benchflow.sandbox.docker.inject import InjectedListener, bind_inside
 from benchflow.sandbox.docker.inside import Inside, ThroughKernel
 from benchflow.sandbox.docker.launch import find_init, helper, launch
-from benchflow.sandbox.docker.layers import Layers, layers_of
+from benchflow.sandbox.docker.layers import ATTRIBUTES, Layers, layers_of
 from benchflow.sandbox.docker.output import run
 from benchflow.sandbox.docker.passwd import owner_ids
 from benchflow.sandbox.docker.place import Init, Place
 from benchflow.sandbox.docker.relay import RelayListener, program
 from benchflow.sandbox.docker.sockets import BACKEND
-from benchflow.sandbox.local.guest.difference import differences, stage
+from benchflow.sandbox.local.guest.difference import differences, present, stage
 from benchflow.settle import finished, finished_or_undone
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import AsyncIterator, Mapping, Sequence
     from types import TracebackType
 
     from benchflow.sandbox.base import ConnectionHandler, ExecResult, FileData, Network, SandboxSpec
@@ -69,7 +71,11 @@ class DockerSandbox:
 
     @property
     def capabilities(self) -> Capabilities:
-        return self._home.capabilities or Capabilities()
+        known = self._home.capabilities or Capabilities()
+        if self._place is None or self._near is not None:
+            return known
+        # An engine on this machine may keep its containers from us, with users of their own.
+        return replace(known, changes=False, restrain=False)
 
     @property
     def workdir(self) -> str:
@@ -108,9 +114,10 @@ class DockerSandbox:
 
     async def _bring_up(self, engine: Engine, image: Image) -> None:
         marks = labels.of_sandbox(self.id, self._spec.owner)
-        body = create_body(self._spec, image.id, self.workdir, self.env, marks)
         self._still_wanted()
         async with engine.slot(self.id, "create"):
+            network = await self._home.network() if self._spec.network.mode != "no-network" else ""
+            body = create_body(self._spec, image.id, self.workdir, self.env, marks, network)
             created = await finished(engine.docker.containers.create(body, name=self.id))
         self._still_wanted()
         async with engine.slot(self.id, "start"):
@@ -123,7 +130,7 @@ class DockerSandbox:
                 backend=BACKEND,
                 sandbox=self.id,
                 phase="start",
-                hint="the image needs `sh` and `sleep`",
+                hint="the image needs /bin/sh and sleep",
             )
         self._still_wanted()
         await self._settle_in(engine, created.id, int(state["Pid"]))
@@ -237,7 +244,7 @@ class DockerSandbox:
             place,
             argv,
             user=self._image.user if user is None else str(user),
-            env=env or {},
+            env={**{name: self.env[name] for name in keepers_env(self.env) if name in self.env}, **(env or {})},
             cwd=posixpath.join(self.workdir, cwd or ""),
             stdin=stdin,
         )
@@ -252,6 +259,22 @@ class DockerSandbox:
         place = self._running("kill")
         async with place.guard("kill"):
             await place.inside.kill_all(keep)
+
+    @asynccontextmanager
+    async def restrained(self) -> AsyncIterator[None]:
+        place = self._running("restrain")
+        if self._near is None or not self.capabilities.restrain:
+            raise SandboxUnsupported(
+                "processes cannot be restrained with this engine",
+                backend=BACKEND,
+                sandbox=self.id,
+                phase="restrain",
+                hint="run as root on the engine's machine",
+            )
+        async with AsyncExitStack() as held:
+            async with place.guard("restrain"):
+                await held.enter_async_context(in_own_thread(self._near.restrained))
+            yield
 
     # -- files ---------------------------------------------------------------------------------------------
 
@@ -300,11 +323,17 @@ class DockerSandbox:
 
         def look() -> list[Change]:
             mounted = near.mount_points()
-            rows = differences(layers.changed, layers.base, unread.rstrip("/"), list(read))
+            rows = differences(layers.changed, layers.base, unread.rstrip("/"), list(read), ATTRIBUTES)
             return [Change(*row) for row in rows if row[0] not in mounted]  # type: ignore[arg-type]
 
         async with place.guard("changes", timeout=None):
             return await asyncio.to_thread(look)
+
+    async def shipped(self, paths: Sequence[str]) -> frozenset[str]:
+        place = self._running("shipped")
+        _, layers = self._seen_from_outside("shipped")
+        async with place.guard("shipped", timeout=None):
+            return frozenset(await asyncio.to_thread(present, layers.base, list(paths), ATTRIBUTES))
 
     async def restore(self, paths: Sequence[str]) -> None:
         place = self._running("restore")
@@ -312,7 +341,7 @@ class DockerSandbox:
 
         def put_back() -> None:
             with tempfile.TemporaryDirectory(prefix="benchflow-") as folder, near.files() as files:
-                stage(layers.base, list(paths), folder)
+                stage(layers.base, list(paths), folder, ATTRIBUTES)
                 files.remove(paths)
                 files.put(listing(Path(folder)), "/", (0, 0))
 

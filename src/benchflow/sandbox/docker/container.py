@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from benchflow.sandbox.docker.engine import Engine, Json
 
 KEEP_ALIVE = "while sleep 2147483647 || [ $? -gt 128 ]; do :; done"
-"""What the container runs for as long as it lives; needs `sh` and `sleep` in the image. Killing the sleep is no end."""
+"""What the container runs for as long as it lives; needs /bin/sh and sleep. Killing the sleep is no end."""
+
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_LOADED = ("LD_PRELOAD", "LD_LIBRARY_PATH", "LD_AUDIT")
 
 HOSTS = "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n127.0.0.1\t{name}\n"
 """/etc/hosts where the engine makes none because it gives no network."""
@@ -31,8 +34,16 @@ def new_id(name: str) -> str:
     return f"bf-{slug or 'sandbox'}-{secrets.token_hex(6)}"
 
 
-def create_body(spec: SandboxSpec, image: str, workdir: str, env: Mapping[str, str], labels: Mapping[str, str]) -> Json:
-    """The body of the create call. `image` and `workdir` are what the spec's came to."""
+def keepers_env(env: Mapping[str, str]) -> dict[str, str]:
+    """What the container's own processes, which are root's, must not take over: whoever is inside may write what these
+    name. Commands get the image's values again."""
+    return {"PATH": _PATH} | {name: "" for name in _LOADED if name in env}
+
+
+def create_body(
+    spec: SandboxSpec, image: str, workdir: str, env: Mapping[str, str], labels: Mapping[str, str], network: str = ""
+) -> Json:
+    """The body of the create call. `image` and `workdir` are what the spec's came to; no `network` is the engine's."""
     limits = spec.limits
     host: Json = {
         "Init": True,
@@ -55,11 +66,11 @@ def create_body(spec: SandboxSpec, image: str, workdir: str, env: Mapping[str, s
     body: Json = {
         "Image": image,
         # The image's own entry point and user are for its services; ours only keeps the container alive, as root.
-        "Entrypoint": ["sh", "-c"],
+        "Entrypoint": ["/bin/sh", "-c"],
         "Cmd": [KEEP_ALIVE],
         "User": "0",
         "WorkingDir": workdir,
-        "Env": [f"{name}={value}" for name, value in env.items()],
+        "Env": [f"{name}={value}" for name, value in {**env, **keepers_env(env)}.items()],
         "Labels": dict(labels),
         "Healthcheck": {"Test": ["NONE"]},
         "HostConfig": host,
@@ -69,8 +80,10 @@ def create_body(spec: SandboxSpec, image: str, workdir: str, env: Mapping[str, s
         body["NetworkDisabled"] = True
         host["NetworkMode"] = "none"
     else:
-        # Containers share the engine's bridge: with raw packets one could pretend to be another.
+        # Containers share a bridge: with raw packets one could pretend to be another.
         host["CapDrop"] = ["NET_RAW"]
+        if network:
+            host["NetworkMode"] = network
     return body
 
 

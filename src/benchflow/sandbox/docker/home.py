@@ -12,7 +12,9 @@ from benchflow.sandbox.base import BuildContext, Capabilities, ImageRef
 from benchflow.sandbox.docker import engine as engines
 from benchflow.sandbox.docker.image import Images
 from benchflow.sandbox.docker.near import Near
+from benchflow.sandbox.docker.network import shared_network
 from benchflow.sandbox.docker.sockets import BACKEND
+from benchflow.sandbox.local.guest import restrain
 
 if TYPE_CHECKING:
     from benchflow.sandbox.base import SandboxSpec
@@ -32,6 +34,7 @@ class Home:
         self.init: Init | None = None
         self.capabilities: Capabilities | None = None
         self._connecting = asyncio.Lock()
+        self._joining = asyncio.Lock()
         self._engine: Engine | None = None
         self._images: Images | None = None
         self._near = self.wants_near()
@@ -55,6 +58,12 @@ class Home:
         await self.engine()
         assert self._images is not None
         return self._images
+
+    async def network(self) -> str:
+        """The network of sandboxes that have one (see `shared_network`). Raises SandboxUnavailable and DockerError."""
+        engine = await self.engine()
+        async with self._joining:
+            return await shared_network(engine)
 
     def near(self, container: str, first: int) -> Near | None:
         """The way into a container through the kernel, where there is one."""
@@ -98,6 +107,7 @@ def capabilities(engine: Engine, *, near: bool) -> Capabilities:
         network=frozenset({"public", "no-network"}),
         limits=frozenset(limits),
         changes=near and info.get("Driver") in {"overlay", "overlay2"},
+        restrain=near and restrain.SUPPORTED,
     )
 
 

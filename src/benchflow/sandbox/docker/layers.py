@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from benchflow.sandbox.docker.engine import Json
 
+ATTRIBUTES = "trusted"
+"""Where the kernel keeps its marks in the layers of an engine that runs as root."""
+
 
 @dataclass(frozen=True, slots=True)
 class Layers:

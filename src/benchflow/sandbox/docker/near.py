@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchflow.sandbox.docker.rooted import Rooted
+from benchflow.sandbox.local.guest import restrain
 from benchflow.sandbox.procfs import EXITING, environment, read_proc, stat_fields
 
 if TYPE_CHECKING:
@@ -158,6 +159,15 @@ class Near:
         with self._in_use():
             self._kill(doomed)
             self._await_reaped()
+
+    @contextmanager
+    def restrained(self) -> Iterator[Callable[[], None]]:
+        """See `Sandbox.restrained`. All of it must happen in one thread, which ends then."""
+        with (
+            self._in_use(),
+            restrain.restrained(lambda: set(self._snapshot()), lambda pid: self._signal(pid, signal.SIGKILL)) as tend,
+        ):
+            yield tend
 
     def signal_command(self, number: int, pid: int, *, adopted: bool) -> None:
         """Send a signal to the process `pid`, or to the command below it when `pid` is an exec's init."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -29,15 +29,16 @@ from benchflow.sandbox.local.means import Means, Storage
 from benchflow.sandbox.local.network_pool import NO_WAY_OUT, BoxNetwork, NetworkPool
 from benchflow.sandbox.local.spec import BoxSpec, new_id, slug
 from benchflow.sandbox.local.state import Process, Record, State, default_root, end, started
+from benchflow.sandbox.local.talk import Talk
 from benchflow.sandbox.local.uppers import Exchange, Stack, Upper
 from benchflow.settle import finished
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import AsyncIterator, Sequence
     from pathlib import Path
 
     from benchflow.sandbox.base import Network
-    from benchflow.sandbox.local.guest.messages import BoxRequest, ChangesRequest, StageRequest
+    from benchflow.sandbox.local.guest.messages import BoxRequest, ChangesRequest, ShippedRequest, StageRequest
 
 __all__ = ["Box", "BoxSpec", "Engine", "Storage"]
 
@@ -121,6 +122,27 @@ class Engine:
         answer, _ = await (await self._ready()).call("changes", {**request})
         mounted = {mount.target.rstrip("/") for mount in box.spec.mounts} | ENGINES_OWN
         return [Change(*row) for row in answer["rows"] if row[0] not in mounted]
+
+    async def shipped(self, box: Box, paths: Sequence[str]) -> frozenset[str]:
+        """See `Sandbox.shipped`."""
+        request: ShippedRequest = {"base": _base(box), "paths": list(paths)}
+        answer, _ = await (await self._ready()).call("shipped", {**request})
+        return frozenset(answer["paths"])
+
+    @asynccontextmanager
+    async def restrained(self, box: Box) -> AsyncIterator[None]:
+        """See `Sandbox.restrained`."""
+        first = box.life.handle()
+        try:
+            reply = await (await self._ready()).ask("restrain", {}, [first])
+        finally:
+            wire.close_all([first])
+        talk = Talk(reply, box.control, "restrain")
+        try:
+            await talk.answer()
+            yield
+        finally:
+            await finished(talk.end())
 
     async def restore(self, box: Box, paths: Sequence[str]) -> None:
         """See `Sandbox.restore`."""

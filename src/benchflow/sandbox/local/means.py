@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from benchflow.sandbox.base import Capabilities
 from benchflow.sandbox.local import identity, network
 from benchflow.sandbox.local.cgroups import Cgroups
+from benchflow.sandbox.local.guest import restrain
 
 if TYPE_CHECKING:
     from benchflow.sandbox.local.identity import Identity
@@ -44,6 +45,7 @@ class Means:
             limits=frozenset(limits),
             users=self.identity.kind != "single",
             changes=True,
+            restrain=restrain.SUPPORTED,
         )
 
     @property

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
 
-from benchflow.errors import SandboxError, SandboxGone
+from benchflow.errors import SandboxError, SandboxGone, SandboxUnsupported
 from benchflow.sandbox.base import OUTPUT_LIMIT
 from benchflow.sandbox.local.helper import BACKEND
 from benchflow.sandbox.local.image import resolve_image
@@ -14,7 +15,7 @@ from benchflow.sandbox.local.spec import BoxSpec, new_id
 from benchflow.settle import finished
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import AsyncIterator, Mapping, Sequence
     from pathlib import Path
     from types import TracebackType
 
@@ -193,6 +194,16 @@ class LocalSandbox:
     async def kill_processes(self, *, keep: Sequence[int] = ()) -> None:
         await self._now("kill").box.kill(keep=keep)
 
+    @asynccontextmanager
+    async def restrained(self) -> AsyncIterator[None]:
+        now = self._now("restrain")
+        if not self._capabilities.restrain:
+            raise SandboxUnsupported(
+                "processes cannot be restrained here", backend=BACKEND, sandbox=self._id, phase="restrain"
+            )
+        async with self._engine.restrained(now.box):
+            yield
+
     # -- files and the rest ----------------------------------------------------------------------------------
 
     async def put(
@@ -214,6 +225,9 @@ class LocalSandbox:
 
     async def changes(self, *, unread: str = "", read: Sequence[str] = ()) -> Sequence[Change]:
         return await self._engine.changes(self._now("changes").box, unread, read)
+
+    async def shipped(self, paths: Sequence[str]) -> frozenset[str]:
+        return await self._engine.shipped(self._now("shipped").box, paths)
 
     async def restore(self, paths: Sequence[str]) -> None:
         await self._engine.restore(self._now("restore").box, paths)

@@ -2,6 +2,8 @@
 
 `differences` reads the layers themselves and never the merged view, so nothing that runs over them can hide anything.
 Both kinds of layers are given top first; what is hidden (by a whiteout, an opaque folder) is hidden as the kernel does.
+Marks of the kernel are attributes in the `space` that the overlay was mounted with, which nothing inside can write; in
+any other they mean nothing.
 """
 
 from __future__ import annotations
@@ -22,17 +24,22 @@ type Row = tuple[str, str, str, int, int, int, str]
 """path, kind, type, mode, uid, gid, target of a link."""
 
 
-def differences(changed: list[str], base: list[str], unread: str, read: list[str]) -> list[Row]:
+type _Folder = tuple[str, list[str], list[str], bool]
+"""path, the changed folders that make it up, those of the base, and whether what the base has is hidden."""
+
+
+def differences(changed: list[str], base: list[str], unread: str, read: list[str], space: str) -> list[Row]:
     """Every path that is not as in `base`. Raises OSError.
 
     Below `unread` no content is compared, but for what has or lies below one of the names in `read`.
 
     Kinds: `added`, `modified`, `deleted`, and `touched` for what was written or re-owned with the same content, as far
-    as that was looked at. A folder that merely holds changes is not listed.
+    as that was looked at. A folder that merely holds changes is not listed; of one that something else has taken the
+    place of, everything is.
     """
     rows: list[Row] = []
     names_read = frozenset(read)
-    work = [("", changed, base, False)]
+    work: list[_Folder] = [("", changed, base, False)]
     while work:
         path, tops, lowers, opaque = work.pop()
         if path.count("/") > MAX_DEPTH:
@@ -42,30 +49,30 @@ def differences(changed: list[str], base: list[str], unread: str, read: list[str
             names.update(dict.fromkeys(name for lower in lowers for name in os.listdir(lower)))
         lax = bool(unread) and f"{path}/".startswith(f"{unread}/") and names_read.isdisjoint(path.split("/"))
         for name in names:
-            _look(f"{path}/{name}", name, tops, lowers, rows, work, looked=not lax or name in names_read)
+            looked = not lax or name in names_read
+            row, below = _look(f"{path}/{name}", tops, lowers, looked=looked, replaced=not tops, space=space)
+            rows += row
+            work += below
             if len(rows) > MAX_CHANGES:
                 raise OSError(errno.EFBIG, f"more than {MAX_CHANGES} changes")
     return sorted(rows)
 
 
 def _look(
-    path: str,
-    name: str,
-    tops: list[str],
-    lowers: list[str],
-    rows: list[Row],
-    work: list[tuple[str, list[str], list[str], bool]],
-    *,
-    looked: bool,
-) -> None:
-    above, folders, hides = _find(name, tops)
-    below, originals, _ = _find(name, lowers)
+    path: str, tops: list[str], lowers: list[str], *, looked: bool, replaced: bool, space: str
+) -> tuple[list[Row], list[_Folder]]:
+    """What is to be said of one path, and the folder it is, if that has to be looked into."""
+    name = path.rpartition("/")[2]
+    above, folders, hides = _find(name, tops, space)
+    below, originals, _ = _find(name, lowers, space)
     if above is None:
-        if below:
-            was = below[1]
-            rows.append((path, "deleted", _type(was), was.st_mode & 0o7777, was.st_uid, was.st_gid, ""))
-        return
+        if below is None:
+            return [], []
+        was = below[1]
+        row = (path, "deleted", _type(was), was.st_mode & 0o7777, was.st_uid, was.st_gid, "")
+        return [row], [(path, [], originals, True)] if replaced and originals else []
     place, info = above
+    inside: list[_Folder] = []
     if stat.S_ISDIR(info.st_mode):
         if below is None or not stat.S_ISDIR(below[1].st_mode):
             kind = "modified" if below else "added"
@@ -73,15 +80,17 @@ def _look(
             kind = "touched"
         else:
             kind = ""
-        work.append((path, folders, originals, hides and bool(originals)))
+        inside = [(path, folders, originals, hides and bool(originals))]
     else:
-        kind = _kind(place, info, below, looked=looked)
-    if kind:
-        link = os.readlink(place) if stat.S_ISLNK(info.st_mode) else ""
-        rows.append((path, kind, _type(info), info.st_mode & 0o7777, info.st_uid, info.st_gid, link))
+        kind = _kind(place, info, below, looked=looked, space=space)
+        inside = [(path, [], originals, True)] if originals else []
+    if not kind:
+        return [], inside
+    link = os.readlink(place) if stat.S_ISLNK(info.st_mode) else ""
+    return [(path, kind, _type(info), info.st_mode & 0o7777, info.st_uid, info.st_gid, link)], inside
 
 
-def _find(name: str, layers: list[str]) -> tuple[tuple[str, os.stat_result] | None, list[str], bool]:
+def _find(name: str, layers: list[str], space: str) -> tuple[tuple[str, os.stat_result] | None, list[str], bool]:
     """What has a name in layers, the folders that make it up if it is one, and whether it hides what is below all."""
     top: tuple[str, os.stat_result] | None = None
     folders: list[str] = []
@@ -97,12 +106,14 @@ def _find(name: str, layers: list[str]) -> tuple[tuple[str, os.stat_result] | No
         if not stat.S_ISDIR(info.st_mode):
             return top, folders, True
         folders.append(place)
-        if _attribute(place, "opaque") or _attribute(place, "redirect"):
+        if _marked(place, f"{space}.overlay.opaque") or _marked(place, f"{space}.overlay.redirect"):
             return top, folders, True
     return top, folders, False
 
 
-def _kind(place: str, info: os.stat_result, below: tuple[str, os.stat_result] | None, *, looked: bool) -> str:
+def _kind(
+    place: str, info: os.stat_result, below: tuple[str, os.stat_result] | None, *, looked: bool, space: str
+) -> str:
     if below is None:
         return "added"
     original, was = below
@@ -112,7 +123,7 @@ def _kind(place: str, info: os.stat_result, below: tuple[str, os.stat_result] | 
         if os.readlink(place) != os.readlink(original):
             return "modified"
     elif stat.S_ISREG(info.st_mode):
-        copied = looked and not _attribute(place, "metacopy")
+        copied = looked and not _marked(place, f"{space}.overlay.metacopy")
         if info.st_size != was.st_size or (copied and not _same(place, original)):
             return "modified"
         if not looked:
@@ -136,32 +147,40 @@ def _same(one: str, other: str) -> bool:
         os.close(second)
 
 
-def _attribute(place: str, name: str) -> bool:
-    for space in ("trusted", "user"):
-        try:
-            os.getxattr(place, f"{space}.overlay.{name}", follow_symlinks=False)
-        except OSError:
-            continue
-        return True
-    return False
+def _marked(place: str, attribute: str) -> bool:
+    try:
+        os.getxattr(place, attribute, follow_symlinks=False)
+    except OSError:
+        return False
+    return True
 
 
-def stage(base: list[str], paths: list[str], folder: str) -> None:
+def present(base: list[str], paths: list[str], space: str) -> list[str]:
+    """Which of `paths` there are in `base`, by these names and no link on the way."""
+    return [path for path in paths if _at(base, path, space)[0] is not None]
+
+
+def _at(base: list[str], path: str, space: str) -> tuple[tuple[str, os.stat_result] | None, list[str]]:
+    found, layers = None, base
+    for name in path.strip("/").split("/"):
+        found, layers, _ = _find(name, layers, space)
+    return found, layers
+
+
+def stage(base: list[str], paths: list[str], folder: str, space: str) -> None:
     """Copy what `base` has at `paths`, folders with all that is in them, below `folder`. Raises OSError."""
     for path in paths:
-        layers, place = base, folder
-        *parents, name = path.strip("/").split("/")
-        for parent in parents:
-            _, layers, _ = _find(parent, layers)
-            place = f"{place}/{parent}"
-        found, folders, _ = _find(name, layers)
+        found, folders = _at(base, path, space)
         if found is not None:
-            os.makedirs(place, exist_ok=True)
-            _copy(found, folders, f"{place}/{name}")
+            target = f"{folder}/{path.strip('/')}"
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            _copy(found, folders, target, space)
 
 
-def _copy(found: tuple[str, os.stat_result], folders: list[str], target: str) -> None:
+def _copy(found: tuple[str, os.stat_result], folders: list[str], target: str, space: str) -> None:
     place, info = found
+    if os.path.lexists(target) and not stat.S_ISDIR(info.st_mode):
+        return
     if stat.S_ISLNK(info.st_mode):
         os.symlink(os.readlink(place), target)
     elif stat.S_ISREG(info.st_mode):
@@ -178,9 +197,9 @@ def _copy(found: tuple[str, os.stat_result], folders: list[str], target: str) ->
         os.makedirs(target, exist_ok=True)
         os.chmod(target, info.st_mode & 0o7777)
         for name in dict.fromkeys(name for layer in folders for name in os.listdir(layer)):
-            child, below, _ = _find(name, folders)
+            child, below, _ = _find(name, folders, space)
             if child is not None:
-                _copy(child, below, f"{target}/{name}")
+                _copy(child, below, f"{target}/{name}", space)
 
 
 def _type(info: os.stat_result) -> str:

@@ -162,6 +162,18 @@ class ChangesRequest(TypedDict):
     read: list[str]
 
 
+class RestrainRequest(TypedDict):
+    """`restrain`, to the zygote: see `restrain`. Descriptor: a pidfd of the box's first process. The processes are
+    bound when the reply comes, and held until the other end of the reply socket closes."""
+
+
+class ShippedRequest(TypedDict):
+    """`shipped`, to the zygote: which `paths` layers have. Reply: those `paths`."""
+
+    base: list[str]
+    paths: list[str]
+
+
 class StageRequest(TypedDict):
     """`stage`, to the zygote: copy what layers have at `paths` below a folder, which is made."""
 

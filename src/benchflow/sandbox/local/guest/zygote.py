@@ -28,6 +28,7 @@ from . import (
     layers,
     processes,
     programs,
+    restrain,
     root,
     wire,
     work,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
         ChangesRequest,
         HelloRequest,
         NetworkRequest,
+        ShippedRequest,
         StackRequest,
         StageRequest,
         TreeRequest,
@@ -129,6 +131,7 @@ class Zygote:
         self._control = control
         self._rules = rules
         self._user_namespace = user_namespace
+        self._space = "user" if user_namespace else "trusted"
         self._home = _own_processes()
         self._cleaner, far = wire.pair()
         if os.fork() == 0:
@@ -170,9 +173,13 @@ class Zygote:
                         join = cast("NetworkRequest", request)
                         self._fork(lambda: escort.connect(join, reply, descriptors[0]), reply)
                     case "changes":
-                        self._fork(lambda: _changes(cast("ChangesRequest", request), reply), reply)
+                        self._fork(lambda: _changes(cast("ChangesRequest", request), reply, self._space), reply)
+                    case "shipped":
+                        self._fork(lambda: _shipped(cast("ShippedRequest", request), reply, self._space), reply)
+                    case "restrain":
+                        self._fork(lambda: _restrain(reply, descriptors[0]), reply)
                     case "stage":
-                        self._fork(lambda: _stage(cast("StageRequest", request), reply), reply)
+                        self._fork(lambda: _stage(cast("StageRequest", request), reply, self._space), reply)
                     case "unpack":
                         self._fork(lambda: _unpack(cast("UnpackRequest", request), reply), reply)
                     case "clean":
@@ -285,12 +292,31 @@ def _unpack(request: UnpackRequest, reply: socket.socket) -> None:
     wire.send(reply, {"ok": True})
 
 
-def _changes(request: ChangesRequest, reply: socket.socket) -> None:
-    rows = difference.differences(request["changed"], request["base"], request["unread"], request["read"])
+def _restrain(reply: socket.socket, first: int) -> None:
+    """Hold and bind the processes of a box, from within its own numbers, until the host lets go of the reply."""
+    os.setns(first, kernel.CLONE_NEWNS | kernel.CLONE_NEWPID)
+    if inside := os.fork():
+        os.waitpid(inside, 0)
+        return
+    with (
+        work.errors_to(reply),
+        restrain.restrained(lambda: processes.others(frozenset()), lambda pid: os.kill(pid, signal.SIGKILL)),
+    ):
+        wire.send(reply, {"ok": True})
+        reply.recv(1)
+    os._exit(0)
+
+
+def _changes(request: ChangesRequest, reply: socket.socket, space: str) -> None:
+    rows = difference.differences(request["changed"], request["base"], request["unread"], request["read"], space)
     wire.send(reply, {"ok": True, "rows": rows})
 
 
-def _stage(request: StageRequest, reply: socket.socket) -> None:
+def _shipped(request: ShippedRequest, reply: socket.socket, space: str) -> None:
+    wire.send(reply, {"ok": True, "paths": difference.present(request["base"], request["paths"], space)})
+
+
+def _stage(request: StageRequest, reply: socket.socket, space: str) -> None:
     os.mkdir(request["folder"], 0o755)
-    difference.stage(request["base"], request["paths"], request["folder"])
+    difference.stage(request["base"], request["paths"], request["folder"], space)
     wire.send(reply, {"ok": True})
