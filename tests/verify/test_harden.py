@@ -17,8 +17,8 @@ from benchflow.sandbox.registry import backends_in_use, get_backend
 from benchflow.verify import harden as hardening
 from benchflow.verify.evidence import trust_of
 from benchflow.verify.harden import harden
-from benchflow.verify.hooks import Setting, words_of
 from benchflow.verify.script import ScriptCheck, run_script
+from benchflow.verify.setting import Setting, words_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from benchflow.sandbox.base import Change
 from benchflow.verify.evidence import Finding, count, tampering_document, trust_of
-from benchflow.verify.hooks import LISTED, Setting, judge, summed, wants_login_shell, words_of
+from benchflow.verify.hooks import LISTED, judge, summed
 from benchflow.verify.links import resolve
+from benchflow.verify.setting import Setting, wants_login_shell, words_of
 
 USER = Setting("/app", {"PATH": "/app/.venv/bin:/usr/bin:/bin"}, words=frozenset({"mytool", "requests"}))
 ROOT = Setting("/app", {"PATH": "/usr/local/bin:/usr/bin:/bin"}, root=True, words=frozenset({"mytool", "requests"}))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from benchflow.rollout.store import write_json
@@ -19,10 +19,10 @@ from benchflow.verify.base import Evidence, VerifyResult
 from benchflow.verify.environment import OPEN_TO_ALL, search_path
 from benchflow.verify.evidence import Finding, tampering_document, trust_of
 from benchflow.verify.harden import Hardened, harden, look_again
-from benchflow.verify.hooks import Setting, wants_login_shell, words_of
 from benchflow.verify.level import place_verifier
 from benchflow.verify.script import ScriptCheck, run_script
 from benchflow.verify.servers import Alive, still_alive
+from benchflow.verify.setting import Setting, wants_login_shell, words_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -169,14 +169,16 @@ class Scorer:
 
     def _setting(self, act: Act, *, copied: bool = False) -> Setting:
         hardening = self._config(act).hardening
-        files = contents(self.plan.task.upload_files("tests", act.step)).values()
-        texts = [file.content.decode("utf-8", "replace") for file in files if len(file.content) <= TEXT_LIMIT]
+        files = contents(self.plan.task.upload_files("tests", act.step))
+        texts = [file.content.decode("utf-8", "replace") for file in files.values() if len(file.content) <= TEXT_LIMIT]
         return Setting(
             workdir=self.sandbox.workdir,
             env=self.sandbox.env,
             root=self._could_be_root(act) and not copied,
             copied=copied,
             words=words_of(texts),
+            asked=words_of([act.step.instruction if act.step else self.plan.task.instruction]),
+            test_files=frozenset(PurePosixPath(name).name for name in files),
             login_shell=wants_login_shell(texts),
             clean_conftests=hardening.cleanup_conftests,
             remove_hooks=hardening.remove_hooks,

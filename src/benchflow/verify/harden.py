@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from benchflow.errors import SandboxError, SandboxGone, VerifierError
 from benchflow.sandbox.base import FileData
 from benchflow.verify.evidence import Finding
-from benchflow.verify.hooks import LOADER_CACHE, READ, Judgement, judge, summed
+from benchflow.verify.foundations import LOADER_CACHE
+from benchflow.verify.hooks import READ, Judgement, judge, questions, summed
 from benchflow.verify.sections import (
     Unclear,
     harmless_git_config,
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from benchflow.sandbox.base import Change, Sandbox
-    from benchflow.verify.hooks import Part, Setting
+    from benchflow.verify.hooks import Part
+    from benchflow.verify.setting import Setting
 
 FILE_LIMIT = 1024 * 1024
 """Bytes of a configuration file that is taken apart; a longer one is put back as a whole."""
@@ -59,7 +61,7 @@ async def harden(box: Sandbox, setting: Setting) -> Hardened:
         detail = "this sandbox cannot tell what differs from the image"
         return Hardened([Finding("/", "evidence", "critical" if setting.root else "info", "left", detail)])
     try:
-        found = judge(await box.changes(unread=setting.workdir, read=READ), setting)
+        found = await _judged(box, setting)
         if len(found.inspect) > INSPECTED:
             raise VerifierError(f"the agent left {len(found.inspect)} configuration files to judge, over {INSPECTED}")
         findings, paths = await _apply(box, found)
@@ -79,17 +81,23 @@ async def look_again(box: Sandbox, setting: Setting) -> None:
     if not box.capabilities.changes:
         return
     try:
-        changes = await box.changes(unread=setting.workdir, read=READ)
+        # What the verifier itself left is root's; bytecode is what every server in Python leaves.
+        found = await _judged(box, replace(setting, root=False))
     except SandboxGone:
         raise
     except SandboxError as error:
         raise VerifierError(f"the sandbox could not be looked at after the verifier: {error.message}") from error
-    # What the verifier itself left is root's; bytecode is what every server in Python leaves.
-    for finding in judge(changes, replace(setting, root=False)).findings:
+    for finding in found.findings:
         if finding.action == "restored" and finding.severity != "info":
             raise VerifierError(
                 f"{finding.path} was put there while the verifier ran beside the agent's server ({finding.detail})"
             )
+
+
+async def _judged(box: Sandbox, setting: Setting) -> Judgement:
+    changes = await box.changes(unread=setting.workdir, read=READ)
+    asked = questions(changes, setting)
+    return judge(changes, setting, await box.shipped(asked) if asked else ())
 
 
 async def _apply(box: Sandbox, found: Judgement) -> tuple[list[Finding], frozenset[str]]:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from benchflow.sandbox.base import Change
-    from benchflow.verify.hooks import Setting
+    from benchflow.verify.setting import Setting
 
 SITE = re.compile(r"/(?:site|dist)-packages/")
 _VIRTUALENV = re.compile(r"(.*/\.?venv)(?:/|$)")
@@ -25,7 +25,8 @@ class Seen:
     """`programs` are the folders in which programs are found by name: those of PATH, and of virtual environments that
     the image has in the workspace. `above` are the folders of the workspace that these are or lie in. `hidden` are
     modules among the packages of the workspace which the image has, and beside which the agent has put others.
-    `repositories` are folders that git would take for one of its own, whatever they are called.
+    `repositories` are folders that git would take for one of its own, whatever they are called. `shipped` are paths
+    that the image has, of those that were asked for.
     """
 
     added: frozenset[str]
@@ -34,9 +35,10 @@ class Seen:
     above: frozenset[str]
     hidden: frozenset[str]
     repositories: frozenset[str]
+    shipped: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, mine: Sequence[Change], setting: Setting) -> Seen:
+    def of(cls, mine: Sequence[Change], setting: Setting, shipped: Collection[str] = ()) -> Seen:
         added = frozenset(change.path for change in mine if change.kind == "added")
         inside = [change for change in mine if setting.in_workspace(change.path)]
         programs = {*search_path(setting.env.get("PATH", ""))}
@@ -47,7 +49,8 @@ class Seen:
         links = {change.path: change.link for change in mine if change.type == "link" and change.kind != "deleted"}
         git = (posixpath.split(change.path) for change in mine if change.kind != "deleted")
         repositories = frozenset(folder for folder, name in git if name in ("HEAD", "objects"))
-        return cls(added, links, frozenset(programs), frozenset(above), frozenset(new & old), repositories)
+        known = frozenset(shipped)
+        return cls(added, links, frozenset(programs), frozenset(above), frozenset(new & old), repositories, known)
 
 
 def module_place(change: Change) -> str:
