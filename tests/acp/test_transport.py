@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import tracemalloc
 from typing import TYPE_CHECKING, Any, cast
 
 from benchflow.acp import transport
+from benchflow.acp.framing import LineSplitter
 from benchflow.acp.transport import BUSY, StreamTransport
 
 if TYPE_CHECKING:
@@ -69,3 +71,35 @@ async def test_an_answer_begins_the_agents_silence_anew() -> None:
     await asyncio.sleep(0.01)
     await link.send({"jsonrpc": "2.0", "id": 1, "result": {}})
     assert link.last_activity > asked
+
+
+async def test_requests_that_need_much_memory_wait_for_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also when they all have the same id, and without keeping small ones from being refused or served."""
+    monkeypatch.setattr(transport, "HEAVY_LIMIT", 2)
+    monkeypatch.setattr(transport, "HEAVY_SIZE", 1000)
+    pipe, link = await wire()
+    pipe.says(id=1, method="fs/read_text_file")
+    pipe.says(id=1, method="terminal/create", params={"command": "x" * 1000})
+    pipe.says(id=2, method="terminal/wait_for_exit")
+    pipe.says(id=1, method="fs/write_text_file")
+    assert [(await link.receive() or {})["id"] for _ in range(3)] == [1, 1, 2]
+    third = asyncio.create_task(link.receive())
+    await link.send({"jsonrpc": "2.0", "id": 2, "result": {}})
+    done, _ = await asyncio.wait({third}, timeout=0.05)
+    assert not done
+    await link.send({"jsonrpc": "2.0", "id": 1, "result": {}})
+    assert (await third or {})["method"] == "fs/write_text_file"
+    assert link.serving == 2
+
+
+async def test_a_line_in_the_smallest_pieces_takes_no_more_room_than_its_bytes() -> None:
+    splitter = LineSplitter(limit=100_000)
+    tracemalloc.start()
+    try:
+        for _ in range(200_000):
+            splitter.feed(b"x")
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 300_000
+    assert splitter.end() == b"x" * 100_000

@@ -43,12 +43,19 @@ def test_a_verifier_that_runs_the_agents_files_is_told_so(tmp_path: Path) -> Non
     assert document["fallen"] == ["shell-startup-files"]
     (cheat,) = document["cheats"]
     assert cheat["levels"]["fork"]["paid"]
+    assert list(cheat["levels"]) == ["fork", "fresh", "in-place"]
 
 
 def test_a_sound_verifier_falls_for_nothing(tmp_path: Path) -> None:
     done = attack(make_task(tmp_path, SOUND))
     assert done.returncode == 0, done.stderr
     assert "0 of 1 cheats pay where we score" in done.stdout
+
+
+def test_a_pass_in_doubt_is_told_from_a_paid_one(tmp_path: Path) -> None:
+    done = attack(make_task(tmp_path, SOUND), "--root", "--only", "path-system")
+    assert done.returncode == 0, done.stderr
+    assert "calls suspect" in done.stdout
 
 
 def test_a_task_that_passes_untouched_is_said_first(tmp_path: Path) -> None:

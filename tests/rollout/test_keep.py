@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
+from benchflow.errors import SandboxError
 from benchflow.rollout import keep
 from benchflow.rollout.keep import NotKept, is_kept, keep_state, restore_state
-from benchflow.sandbox.base import HostRoot, ImageRef, Network, SandboxSpec
+from benchflow.sandbox.base import FileData, HostRoot, ImageRef, Network, SandboxSpec
 from benchflow.sandbox.docker.backend import DockerBackend
 from benchflow.sandbox.local.backend import LocalBackend
 
@@ -83,6 +85,27 @@ async def test_a_secret_is_never_kept(box: Sandbox, tmp_path: Path) -> None:
         with pytest.raises(NotKept, match="credential"):
             await keep_state(box, tmp_path / "kept", secrets=["", secret])
     assert not (tmp_path / "kept").exists()
+
+
+TAR = """#!/bin/sh
+case "$1" in --version) echo GNU; exit;; esac
+head -c 50000000 /dev/zero >&2
+echo last words >&2
+exit 2
+"""
+
+
+async def test_a_tar_of_the_agents_own_cannot_fill_our_memory(box: Sandbox, tmp_path: Path) -> None:
+    await box.put({"tar": FileData(TAR.encode(), 0o755)}, (await box.exec("dirname $(command -v tar)")).text.strip())
+    tracemalloc.start()
+    try:
+        with pytest.raises(SandboxError, match="last words") as caught:
+            await keep_state(box, tmp_path / "kept")
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 25_000_000
+    assert len(caught.value.message) < 1000
 
 
 @pytest.mark.needs("local")

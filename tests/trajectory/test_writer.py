@@ -213,3 +213,20 @@ def test_pieces_join_only_what_belongs_together() -> None:
 
 def test_a_file_that_does_not_exist_has_no_events(tmp_path: Path) -> None:
     assert list(read_events(tmp_path / "none.jsonl")) == []
+
+
+def test_a_flood_fills_no_disk_and_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    with TrajectoryWriter(path, limit=5000) as trajectory:
+        for number in range(200):
+            trajectory.append(event("tool_call", id=str(number), title="x" * 100))
+        trajectory.append(event("message", text="x" * 10_000))
+    events = list(read_events(path))
+    assert path.stat().st_size < 5500
+    assert [one["id"] for one in events[:-1]] == [str(number) for number in range(len(events) - 1)]
+    assert (events[-1]["type"], "5000 bytes" in str(events[-1]["about"])) == ("note", True)
+    assert trajectory.n_tool_calls == 200
+    assert trajectory.n_dropped == 201 - (len(events) - 1)
+    with TrajectoryWriter(path, limit=5000) as again:
+        again.append(event("message", text="more"))
+    assert path.stat().st_size < 5800

@@ -12,8 +12,10 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-LINE_LIMIT = 128 * 1024 * 1024
-"""Bytes of the longest line that is taken as a message; of a longer one only the beginning is kept, as noise."""
+LINE_LIMIT = 32 * 1024 * 1024
+"""Bytes of the longest line that is taken as a message; of a longer one only the beginning is kept, as noise.
+
+What JSON says in a byte may take twenty in memory, so this bounds what one agent can make of ours."""
 
 NOISE_KEPT = 2000
 """Characters kept of a line that is not a message."""
@@ -44,8 +46,7 @@ class LineSplitter:
 
     def __init__(self, limit: int = LINE_LIMIT) -> None:
         self._limit = limit
-        self._parts: list[bytes] = []
-        self._size = 0
+        self._held = bytearray()
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """The lines that `chunk` completes, without their newlines. One that was too long is cut at the limit."""
@@ -59,15 +60,12 @@ class LineSplitter:
 
     def end(self) -> bytes:
         """What is held of an unfinished line; nothing is held afterwards."""
-        line = b"".join(self._parts)
-        self._parts, self._size = [], 0
+        line = bytes(self._held)
+        self._held = bytearray()
         return line
 
     def _hold(self, part: bytes) -> None:
-        part = part[: self._limit - self._size]
-        if part:
-            self._parts.append(part)
-            self._size += len(part)
+        self._held += part[: self._limit - len(self._held)]
 
 
 def parse(line: bytes) -> list[Message | Noise]:

@@ -33,6 +33,9 @@ TERMINALS_LIMIT = 64
 TERMINAL_OUTPUT_LIMIT = 1024 * 1024
 """Bytes kept of the end of a terminal's output; an agent may ask for less."""
 
+COMMAND_KEPT = 64 * 1024
+"""Characters of a terminal's command that are recorded."""
+
 TERMINAL_DRAIN = 1.0
 """Seconds that the output of an ended command is still waited for, since a child of it may hold the pipe open."""
 
@@ -72,7 +75,7 @@ class Terminals:
         self._made += 1
         name = f"term-{self._made}"
         asked = TERMINAL_OUTPUT_LIMIT if request.output_byte_limit is None else request.output_byte_limit
-        command = " ".join([request.command, *(request.args or ())])
+        command = " ".join([request.command, *(request.args or ())])[:COMMAND_KEPT]
         self._open[name] = _Terminal(stream, command, min(asked, TERMINAL_OUTPUT_LIMIT))
         return {"terminalId": name}
 

@@ -7,6 +7,7 @@ it and an agent it need not trust:
   time we may spend on an event, and memory that grows with the agent's pace. Here they are handed to a callback
   before the next line is read, so the pipe itself is the queue, and an agent that floods us waits.
 - What reaches the SDK is a request with a usable id, or the one answer to a question that is open.
+- A request that may need much memory, for a file or because it is long, is not taken in before there is room for it.
 - Noise, forged answers and torn lines go to the log; the end of the stream ends the connection.
 """
 
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections import deque
+from collections import Counter, deque
 from typing import TYPE_CHECKING, Any
 
 from benchflow.acp.framing import NOISE_KEPT, LineSplitter, Noise, parse
@@ -30,6 +31,11 @@ READ_SIZE = 64 * 1024
 
 REQUESTS_LIMIT = 128
 """Requests of an agent that are served at the same time; more are refused with an error."""
+
+HEAVY_LIMIT = 2
+"""Requests for files, and requests longer than `HEAVY_SIZE`, that are served at the same time; the next one waits."""
+
+HEAVY_SIZE = 1024 * 1024
 
 BUSY = -32000
 """JSON-RPC error code of a refused request."""
@@ -57,6 +63,8 @@ class StreamTransport:
         self._splitter = LineSplitter()
         self._lines: deque[bytes] = deque()
         self._open_questions: set[object] = set()
+        self._heavy: Counter[object] = Counter()
+        self._lighter = asyncio.Event()
         self._write_lock = asyncio.Lock()
 
     async def send(self, message: dict[str, Any]) -> None:
@@ -77,14 +85,19 @@ class StreamTransport:
         except OSError as error:
             if not answer:
                 raise ConnectionError(f"cannot write to the agent: {error}") from error
+        finally:
+            if answer and self._heavy[message.get("id")]:
+                self._heavy -= Counter([message.get("id")])
+                self._lighter.set()
 
     async def receive(self) -> dict[str, Any] | None:
         """The next message for the SDK, or None at the end of the stream."""
         try:
             while True:
                 while self._lines:
-                    message = self._take(self._lines.popleft())
-                    if message is not None and await self._admitted(message):
+                    line = self._lines.popleft()
+                    message = self._take(line)
+                    if message is not None and await self._admitted(message, len(line)):
                         return message.body
                 if self.ended.is_set():
                     return None
@@ -131,16 +144,25 @@ class StreamTransport:
         _repair(answer)
         return True
 
-    async def _admitted(self, message: Message) -> bool:
+    async def _admitted(self, message: Message, size: int) -> bool:
         """Whether the SDK gets this message; a request beyond the limit is refused instead."""
         if message.kind != "request":
             return True
         self.serving += 1
         if self.serving <= REQUESTS_LIMIT:
+            if size > HEAVY_SIZE or str(message.body["method"]).startswith("fs/"):
+                await self._make_room(message.body["id"])
             return True
         error = {"code": BUSY, "message": f"more than {REQUESTS_LIMIT} requests at the same time"}
         await self.send({"jsonrpc": "2.0", "id": message.body["id"], "error": error})
         return False
+
+    async def _make_room(self, ident: object) -> None:
+        """Wait until a heavy request may be served. Nothing is read meanwhile, so that the agent waits too."""
+        while self._heavy.total() >= HEAVY_LIMIT:
+            self._lighter.clear()
+            await self._lighter.wait()
+        self._heavy[ident] += 1
 
 
 def _repair(answer: Json) -> None:

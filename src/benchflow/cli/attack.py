@@ -24,6 +24,11 @@ Examples:
   bench tasks attack my-task --only 'pytest-*' --json
 """
 
+SIGNS = {
+    "?": "a pass that its result calls suspect, which is not counted as paid",
+    "-": "no reward at all: the verifier failed or was kept from scoring",
+}
+
 ADVICE = {
     "python start-up": "run Python with -I in test.sh, and name the interpreter by its absolute path",
     "pytest": "run pytest with -c /dev/null --rootdir=/tests --confcutdir=/tests -p no:cacheprovider",
@@ -109,6 +114,10 @@ async def _attack_all(
 
 
 def _json(levels: "dict[Level, Outcome]") -> dict[str, Any]:
+    from typing import get_args
+
+    from benchflow.testing.attack import Level
+
     cheat = next(iter(levels.values())).cheat
     rows = {
         level: {
@@ -118,7 +127,7 @@ def _json(levels: "dict[Level, Outcome]") -> dict[str, Any]:
             "level": one.level,
             "error": one.error,
         }
-        for level, one in levels.items()
+        for level, one in ((level, levels[level]) for level in get_args(Level))
     }
     return {"name": cheat.name, "family": cheat.family, "what": cheat.what, "levels": rows}
 
@@ -138,6 +147,10 @@ def _print(found: "dict[str, dict[Level, Outcome]]", fallen: list[str]) -> None:
         words = [f"[bold red]{one.word} paid[/]" if one.paid else one.word for one in (row[level] for level in levels)]
         table.add_row(name, family, *words)
     console().print(table)
+    ends = {one.word[-1] for row in found.values() for one in row.values()}
+    for sign, meaning in SIGNS.items():
+        if sign in ends:
+            typer.echo(f"  {sign}  {meaning}")
     naive = [name for name, row in found.items() if row["in-place"].paid]
     typer.echo(f"\n{len(fallen)} of {len(found)} cheats pay where we score; {len(naive)} would pay in place.")
     families = {next(iter(found[name].values())).cheat.family for name in [*fallen, *naive]}

@@ -26,7 +26,7 @@ BODY_LIMIT = 16 * 1024 * 1024
 """Bytes of a request's or an answer's body that are kept."""
 
 LEDGER_LIMIT = 2 * 1024 * 1024 * 1024
-"""Bytes of bodies that one ledger keeps: an agent must not fill the disk."""
+"""Bytes of bodies that one ledger keeps: an agent must not fill the disk. All of it may take twice as much."""
 
 
 @dataclass(slots=True)
@@ -74,7 +74,7 @@ class Ledger:
 
     def __init__(self, path: Path, *, secrets: Iterable[str] = ()) -> None:
         self._secrets = [form for secret in secrets for form in _forms(secret)]
-        self._writer = TrajectoryWriter(path, secrets=self._secrets)
+        self._writer = TrajectoryWriter(path, secrets=self._secrets, limit=2 * LEDGER_LIMIT)
         self._ids = 0
         self._kept = 0
 

@@ -38,6 +38,9 @@ TIMEOUT = 600.0
 """Seconds that keeping, or putting back, may take."""
 
 CHUNK = 1024 * 1024
+WORDS_KEPT = 4096
+"""Bytes of what tar said last that an error may quote."""
+
 ARCHIVE = "state.tar.gz"
 
 _HAS_TAR = "tar --version | grep -q GNU && command -v xargs"
@@ -127,7 +130,7 @@ async def _pack(sandbox: Sandbox, names: list[str], target: Path, secrets: Seque
     watch = _Watch(secrets)
     async with await sandbox.open(_PACK, user=0, cwd="/") as stream, _together() as group:
         group.create_task(_feed(stream, _joined(name.removeprefix("/") or "." for name in names)))
-        errors = group.create_task(stream.stderr.read())
+        errors = group.create_task(_last_words(stream.stderr))
         with gzip.open(target, "wb", compresslevel=1) as file:
             while chunk := await stream.stdout.read(CHUNK):
                 watch.see(chunk)
@@ -139,8 +142,8 @@ async def _pack(sandbox: Sandbox, names: list[str], target: Path, secrets: Seque
 
 async def _unpack(sandbox: Sandbox, source: Path) -> None:
     async with await sandbox.open(_UNPACK, user=0, cwd="/") as stream, _together() as group:
-        group.create_task(stream.stdout.read())
-        errors = group.create_task(stream.stderr.read())
+        group.create_task(_last_words(stream.stdout))
+        errors = group.create_task(_last_words(stream.stderr))
         with gzip.open(source, "rb") as file, suppress(BrokenPipeError):
             while chunk := await asyncio.to_thread(file.read, CHUNK):
                 await stream.write(chunk)
@@ -164,6 +167,14 @@ async def _feed(stream: Stream, data: bytes) -> None:
         for start in range(0, len(data), CHUNK):
             await stream.write(data[start : start + CHUNK])
         await stream.close_stdin()
+
+
+async def _last_words(reader: asyncio.StreamReader) -> bytes:
+    """The end of what a program says: one that an agent may have replaced can go on for ever."""
+    kept = b""
+    while chunk := await reader.read(CHUNK):
+        kept = (kept + chunk)[-WORDS_KEPT:]
+    return kept
 
 
 class _Watch:

@@ -6,7 +6,6 @@ Every event is on disk as it happens; result.json is written last, by `finish`, 
 from __future__ import annotations
 
 import dataclasses
-import re
 import shutil
 import time
 from contextlib import contextmanager
@@ -18,9 +17,9 @@ from benchflow.rollout.recipe import recipe
 from benchflow.rollout.result import PHASES, ErrorInfo, RolloutResult
 from benchflow.rollout.store import RolloutFolder
 from benchflow.task.digest import task_digest
-from benchflow.task.env import resolve_env, resolve_text
+from benchflow.task.env import resolve_env, resolve_text, taken_from_host
 from benchflow.trajectory.reader import read_events
-from benchflow.trajectory.redact import Redactor
+from benchflow.trajectory.redact import Redactor, secrets_of
 from benchflow.trajectory.writer import TrajectoryWriter
 from benchflow.verify.evidence import count
 
@@ -37,7 +36,8 @@ if TYPE_CHECKING:
     from benchflow.trajectory.events import Event
     from benchflow.verify.base import VerifyResult
 
-_SECRET_NAME = re.compile(r"key|token|secret|password|credential", re.IGNORECASE)
+LOG_LIMIT = 64 * 1024 * 1024
+"""Bytes that the log of one agent, or of the installation, may have."""
 
 
 class Observer(Protocol):
@@ -63,7 +63,9 @@ class Record:
         self._continued: list[Path] = []
         self._began = time.monotonic()
         secrets = [secret for player in plan.players.values() for secret in player.credentials.secrets]
-        secrets += [value for name, value in config.agent_env.items() if _SECRET_NAME.search(name)]
+        for variables in (config.agent_env, *(player.role.env for player in plan.players.values())):
+            secrets += secrets_of(variables)
+        secrets += secrets_of(taken_from_host(plan.task.config, plan.environ))
         self.secrets = secrets
         self._redactor = Redactor(secrets)
         self._writer = TrajectoryWriter(self.folder.trajectory, secrets=secrets)
@@ -219,12 +221,19 @@ class Record:
         return base / str(number)
 
     def agent_log(self, agent: str, line: str) -> None:
-        with self.folder.agent_log(agent).open("a", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(self._redactor.text(line).rstrip("\n") + "\n")
+        self._log(self.folder.agent_log(agent), line)
 
     def install_log(self, line: str) -> None:
-        with self.folder.install_log.open("a", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(line.rstrip("\n") + "\n")
+        self._log(self.folder.install_log, line)
+
+    def _log(self, path: Path, line: str) -> None:
+        """Add a line, as long as there is room: who writes here must not fill the disk."""
+        with path.open("a", encoding="utf-8", errors="backslashreplace") as file:
+            size = file.tell()
+            if size < LOG_LIMIT:
+                file.write(self._redactor.text(line).rstrip("\n") + "\n")
+                if file.tell() >= LOG_LIMIT:
+                    file.write(f"(the log has {LOG_LIMIT} bytes: what follows is not kept)\n")
 
     build_log = install_log
 
@@ -255,6 +264,8 @@ class Record:
         if self._finished:
             return
         self._writer.close()
+        if dropped := self._writer.n_dropped:
+            self.note(f"the trajectory is full: {dropped} events are not in it")
         for ledger in self._continued:
             if ledger.exists():
                 with ledger.open("rb") as theirs, self.folder.ledger.open("ab") as ours:

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 CHUNK = 256 * 1024
 """Bytes moved at once."""
 
+FILE_LIMIT = 64 * 1024**3
+"""Bytes of the longest file that is taken out of an archive: it has zeros for a hole, which may be of any length."""
+
 _ZEROS = bytes(CHUNK)
 
 
@@ -140,6 +143,7 @@ def unpack(stream: BinaryIO, target: Path) -> None:
         with tarfile.open(fileobj=stream, mode="r|", errors="surrogateescape") as archive, Landing(target) as landing:
             for member in archive:
                 landed |= _land(archive, member, landing)
+                archive.members.clear()  # type: ignore[attr-defined]  # it would remember them all
     except (tarfile.TarError, ValueError, EOFError, OverflowError) as error:
         raise ArchiveError(f"malformed archive: {error}") from error
     if not landed:
@@ -161,6 +165,8 @@ def _land(archive: tarfile.TarFile, member: tarfile.TarInfo, landing: Landing) -
             return False
         landing.hard_link(parts, original)
     elif member.isreg():
+        if member.size > FILE_LIMIT:
+            raise ArchiveError(f"{'/'.join(parts)} is longer than {FILE_LIMIT} bytes")
         descriptor = landing.file(parts, member.mode)
         with open(descriptor, "wb", buffering=0) as file:  # noqa: PTH123  a descriptor
             content = archive.extractfile(member)
@@ -177,12 +183,14 @@ def _parts(name: str) -> tuple[str, ...] | None:
     return None if ".." in parts else parts[1:]
 
 
-def write_sparse(chunks: Iterable[bytes], descriptor: int, size: int) -> None:
-    """Write `chunks` to the start of a file of `size` bytes, leaving out runs of zeros."""
+def write_sparse(chunks: Iterable[bytes | int], descriptor: int, size: int) -> None:
+    """Write `chunks` to the start of a file of `size` bytes, leaving out runs of zeros; a number is so many of them."""
     os.ftruncate(descriptor, size)
     offset = 0
     for chunk in chunks:
-        if chunk != (_ZEROS if len(chunk) == CHUNK else _ZEROS[: len(chunk)]):
+        if isinstance(chunk, int):
+            offset += chunk
+        elif chunk != (_ZEROS if len(chunk) == CHUNK else _ZEROS[: len(chunk)]):
             view = memoryview(chunk)
             while view:
                 written = os.pwrite(descriptor, view, offset)

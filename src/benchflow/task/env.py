@@ -53,6 +53,17 @@ def check_variables(config: TaskConfig, environ: Mapping[str, str], *, solution:
     _refuse(list(dict.fromkeys(missing)))
 
 
+def taken_from_host(config: TaskConfig, environ: Mapping[str, str]) -> dict[str, str]:
+    """Every variable that some template of a task takes from `environ`, by the host's name for it."""
+    tables = [table for _, table in _tables(config)]
+    tables += [config.environment.env, config.solution.env]
+    for server in config.environment.mcp_servers:
+        tables += [server.env, server.headers]
+    texts = [text for table in tables for text in table.values()]
+    found = [match["name"] for text in texts for match in (_WHOLE.fullmatch(text), *_EMBEDDED.finditer(text)) if match]
+    return {name: environ[name] for name in found if name in environ}
+
+
 def _tables(config: TaskConfig) -> Iterator[tuple[str, Mapping[str, str]]]:
     """The tables that every run fills in after the sandbox has started, as (name, table)."""
     for index, command in enumerate(config.environment.setup_commands):

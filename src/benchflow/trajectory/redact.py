@@ -6,18 +6,74 @@ Encoded forms (base64, reversed, spelled out) are beyond it.
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
 
     from benchflow.trajectory.events import Event
 
 MASK = "***"
 
+MASKED_WHOLE = 64 * 1024 * 1024
+"""Bytes of a file with a secret in it beyond which it is not worth to be kept."""
+
+LOOKED_AT = 1024 * 1024
+"""Bytes of a file that are looked at in one piece."""
+
 MIN_SECRET_LENGTH = 5
 """Shorter strings are not masked: they would match everywhere and hide nothing."""
+
+_SECRET_NAME = re.compile(
+    r"key|token|secret|passw|passphrase|credential|(?:^|_)(?:auth|authorization|pwd|pass|pat|cookie|dsn)(?:$|_)",
+    re.IGNORECASE,
+)
+_PASSWORD_IN_URL = re.compile(r"://[^/@\s]*:([^/@\s]+)@")
+
+
+def secrets_of(variables: Mapping[str, str]) -> list[str]:
+    """The values of variables whose names say that they are secret, and the passwords in URLs among the others."""
+    named = [value for name, value in variables.items() if _SECRET_NAME.search(name)]
+    return [*named, *(found for value in variables.values() for found in _PASSWORD_IN_URL.findall(value))]
+
+
+def mask_files(folder: Path, secrets: Iterable[str]) -> None:
+    """Mask secrets in every file below `folder`; of one longer than `MASKED_WHOLE` nothing is left. Raises OSError."""
+    known = [secret.encode() for secret in Redactor(secrets).secrets]
+    for path in (where / name for where, _, names in folder.walk() for name in names) if known else ():
+        if path.is_symlink() or not _holds(path, known):
+            continue
+        status = path.stat()
+        content = path.read_bytes() if status.st_size <= MASKED_WHOLE else MASK.encode()
+        for secret in known:
+            content = content.replace(secret, MASK.encode())
+        path.unlink()  # it may have other names, and need not be ours to write
+        path.write_bytes(content)
+        path.chmod(status.st_mode)
+
+
+def _holds(path: Path, secrets: list[bytes]) -> bool:
+    """Whether a file contains one of the secrets; holes are not looked at, so that their length costs nothing."""
+    overlap, tail, offset = max(map(len, secrets)) - 1, b"", 0
+    with path.open("rb", buffering=0) as file:
+        while True:
+            try:
+                start = os.lseek(file.fileno(), offset, os.SEEK_DATA)
+            except OSError as error:
+                if error.errno == errno.ENXIO:
+                    return False
+                start = offset  # a file system that does not tell
+            if not (chunk := os.pread(file.fileno(), LOOKED_AT, start)):
+                return False
+            seen = tail + chunk if start == offset else chunk
+            if any(secret in seen for secret in secrets):
+                return True
+            tail, offset = seen[-overlap:], start + len(chunk)
 
 
 class Redactor:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from benchflow.trajectory.events import event
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping
+    from collections.abc import Mapping
 
     from benchflow.trajectory.events import Event
 
@@ -36,9 +36,9 @@ class _Seen:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._keys: OrderedDict[Hashable, None] = OrderedDict()
+        self._keys: OrderedDict[int, None] = OrderedDict()
 
-    def is_new(self, key: Hashable) -> bool:
+    def is_new(self, key: int) -> bool:
         """Whether `key` is met for the first time; from now on it is not."""
         if key in self._keys:
             return False
@@ -85,7 +85,8 @@ class UpdateTranslator:
         call_id = call.get("toolCallId")
         if not isinstance(call_id, str):
             return [event("note", about="tool call without id", data=dict(call))]
-        made = event("tool_call" if self._calls.is_new(call_id) else "tool_call_update", tool_call_id=call_id)
+        # Of a key of any length, only the hash is remembered.
+        made = event("tool_call" if self._calls.is_new(hash(call_id)) else "tool_call_update", tool_call_id=call_id)
         for theirs, ours in _CALL_FIELDS:
             value = call.get(theirs)
             if value is not None:
@@ -101,7 +102,7 @@ class UpdateTranslator:
 
     def _edit(self, block: Mapping[str, object], call_id: str) -> Event | None:
         path, old, new = block.get("path"), block.get("oldText"), block.get("newText")
-        if not self._diffs.is_new((call_id, hash((str(path), str(old), str(new))))):
+        if not self._diffs.is_new(hash((call_id, str(path), str(old), str(new)))):
             return None
         return event("diff", tool_call_id=call_id, path=path, old_text=old, new_text=new)
 

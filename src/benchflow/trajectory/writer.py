@@ -5,6 +5,9 @@ of one message or thought are gathered to one event. They are written when anoth
 are `GATHER_SECONDS` old or `GATHER_CHARS` long, and at `flush` and `close`; the piece that follows then says
 `continues`. Memory stays flat: nothing is kept but the chunks being gathered.
 
+An agent must not fill the disk, nor the memory of who reads the file: what comes when it has `TRAJECTORY_LIMIT` bytes
+is counted and not kept, and a last note says so.
+
 The file is ASCII (other characters are escaped), so that anything an agent can send is kept, lone surrogates included.
 """
 
@@ -27,6 +30,9 @@ if TYPE_CHECKING:
 
     from benchflow.trajectory.events import Event
 
+TRAJECTORY_LIMIT = 256 * 1024 * 1024
+"""Bytes that a trajectory may have."""
+
 GATHER_SECONDS = 0.5
 """Longest time that streamed text waits in memory. Counted inside a running event loop; outside one, until `flush`."""
 
@@ -40,13 +46,16 @@ class TrajectoryWriter:
     """The live writer of one trajectory file.
 
     Its methods raise BenchflowError when the file cannot be written, and never for what an event contains.
-    `n_events` counts the lines written, `n_tool_calls` the tool calls among them. None of `secrets` reaches the file.
+    `n_events` counts the lines written, `n_dropped` the events for which there was no room, `n_tool_calls` the tool
+    calls among both. None of `secrets` reaches the file.
     """
 
-    def __init__(self, path: Path, *, secrets: Iterable[str] = ()) -> None:
+    def __init__(self, path: Path, *, secrets: Iterable[str] = (), limit: int | None = None) -> None:
         self.path = path
         self.n_events = 0
+        self.n_dropped = 0
         self.n_tool_calls = 0
+        self._limit = TRAJECTORY_LIMIT if limit is None else limit
         self._redactor = Redactor(secrets)
         self._gathering = _Gathering()
         self._timer: asyncio.TimerHandle | None = None
@@ -56,6 +65,7 @@ class TrajectoryWriter:
             self._fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
             raise BenchflowError(f"cannot write {path}: {error.strerror}") from error
+        self._size = os.fstat(self._fd).st_size
         self._torn = _ends_torn(self._fd)
 
     def append(self, event: Event) -> None:
@@ -131,7 +141,14 @@ class TrajectoryWriter:
             self._failed = error
 
     def _write(self, event: Event) -> None:
+        self.n_tool_calls += event["type"] == "tool_call"
         line = _line(event, self._redactor)
+        if self._size + len(line) > self._limit:
+            self.n_dropped += 1
+            if self.n_dropped > 1:
+                return
+            about = f"the trajectory is full: what no longer fits into {self._limit} bytes is not kept"
+            line = _line(new_event("note", about=about), self._redactor)
         data = memoryview(b"\n" + line if self._torn else line)
         try:
             while data:
@@ -141,8 +158,8 @@ class TrajectoryWriter:
             raise BenchflowError(
                 f"cannot write {self.path}: {error.strerror}", hint="free space on that disk and run it again"
             ) from error
+        self._size += len(line)
         self.n_events += 1
-        self.n_tool_calls += event["type"] == "tool_call"
 
 
 class _Gathering:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from benchflow.verify.environment import SYSTEM_PATH
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from benchflow.sandbox.base import Sandbox
 
 _LISTEN = "0A"
@@ -31,6 +33,9 @@ for process in $found; do
   read -r name 2>/dev/null < "$process/comm" || continue
   echo "@${process#/proc/}"
   echo "=$name"
+  while read -r key value; do
+    case $key in PPid:) echo "^$value"; break ;; esac
+  done 2>/dev/null < "$process/status"
   LC_ALL=C ls -l "$process/fd" 2>/dev/null
 done
 true
@@ -44,7 +49,8 @@ PROBE_TIMEOUT = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Alive:
-    """Processes of one user, by their pids inside: those with a listening TCP socket, and the names of all others."""
+    """Processes of one user, by their pids inside: servers, which are those with a listening TCP socket and what these
+    have started, and the names of all others."""
 
     servers: tuple[int, ...] = ()
     others: tuple[tuple[int, str], ...] = ()
@@ -60,7 +66,7 @@ async def still_alive(sandbox: Sandbox, *, user: str | int | None = None) -> Ali
     root = user in (None, "root", 0)
     argv = ["/bin/sh", "-c", _PROBE, "sh", "root" if root else "user"]
     seen = await sandbox.exec(argv, user=user, env=env, cwd="/", timeout=PROBE_TIMEOUT)
-    servers = tuple(parse_listeners(seen.text))
+    servers = tuple(with_descendants(parse_listeners(seen.text), parse_parents(seen.text)))
     ours = _KEEPERS if root else frozenset()
     others = [(pid, name) for pid, name in parse_names(seen.text) if pid not in servers and name not in ours]
     return Alive(servers, tuple(others))
@@ -70,6 +76,20 @@ def parse_names(text: str) -> list[tuple[int, str]]:
     """Pid and name of every process that the look says is the user's own."""
     found = re.findall(r"^@(\d+)\n=(.*)$", text, re.MULTILINE | re.ASCII)
     return [(int(pid), name) for pid, name in found if int(pid) != 1]
+
+
+def parse_parents(text: str) -> dict[int, int]:
+    """The parent of every process that the look says is the user's own."""
+    found = re.findall(r"^@(\d+)\n=.*\n\^(\d+)$", text, re.MULTILINE | re.ASCII)
+    return {int(pid): int(parent) for pid, parent in found}
+
+
+def with_descendants(pids: Iterable[int], parents: Mapping[int, int]) -> list[int]:
+    """The processes and all that descend from them: a server whose workers are gone answers nobody."""
+    found = set(pids)
+    while more := {pid for pid, parent in parents.items() if parent in found} - found:
+        found |= more
+    return sorted(found)
 
 
 def parse_listeners(text: str) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from benchflow.sandbox.base import PIDS_LIMIT, Capabilities, ImageRef, Limits, Mount, Network, SandboxSpec
 from benchflow.sandbox.docker.container import create_body, new_id
 from benchflow.sandbox.docker.home import unsupported
+from benchflow.sandbox.docker.layers import refuse_holes
 from benchflow.sandbox.docker.network import network_body
 from benchflow.sandbox.docker.outcome import Look, exit_code
 from benchflow.sandbox.docker.passwd import owner_ids
@@ -60,12 +62,33 @@ def test_a_container_without_network_has_none_at_all() -> None:
 
 
 def test_sandboxes_cannot_forge_packets_to_each_other_nor_gain_privileges() -> None:
-    host = create_body(SandboxSpec(ImageRef("i")), "i", "/", {}, {})["HostConfig"]
-    assert host["CapDrop"] == ["NET_RAW"]
-    assert host["SecurityOpt"] == ["no-new-privileges"]
-    assert host["PidsLimit"] == PIDS_LIMIT
-    assert not host.get("Privileged")
-    assert "CapAdd" not in host
+    for mode in ("public", "no-network"):
+        spec = SandboxSpec(ImageRef("i"), network=Network(mode))
+        host = create_body(spec, "i", "/", {}, {})["HostConfig"]
+        assert host["CapDrop"] == ["NET_RAW", "MKNOD"]
+        assert host["SecurityOpt"] == ["no-new-privileges"]
+        assert host["PidsLimit"] == PIDS_LIMIT
+        assert not host.get("Privileged")
+        assert "CapAdd" not in host
+
+
+def test_the_containers_own_processes_take_nothing_from_the_image() -> None:
+    env = {"PATH": "/app/bin:/usr/bin", "LD_LIBRARY_PATH": "/app/lib", "MINE": "1"}
+    body = create_body(SandboxSpec(ImageRef("i")), "i", "/", env, {})
+    assert body["Entrypoint"][0] == "/bin/sh"
+    assert "/app/bin" not in str(body["Env"])
+    assert {"LD_LIBRARY_PATH=", "MINE=1"} <= set(body["Env"])
+    assert not [line for line in body["Env"] if line.startswith("LD_PRELOAD")]
+
+
+def test_a_snapshot_does_not_write_out_more_holes_than_there_is_room(tmp_path: Path) -> None:
+    with (tmp_path / "honest").open("wb") as file:
+        file.truncate(1 << 20)
+    refuse_holes([str(tmp_path)])
+    with (tmp_path / "sparse").open("wb") as file:
+        file.truncate(shutil.disk_usage(tmp_path).free + (1 << 30))
+    with pytest.raises(OSError, match="holes"):
+        refuse_holes([str(tmp_path)])
 
 
 def test_limits_and_mounts_are_told() -> None:

@@ -26,7 +26,7 @@ from benchflow.sandbox.docker.image import Image
 from benchflow.sandbox.docker.inject import InjectedListener, bind_inside
 from benchflow.sandbox.docker.inside import Inside, ThroughKernel
 from benchflow.sandbox.docker.launch import find_init, helper, launch
-from benchflow.sandbox.docker.layers import ATTRIBUTES, Layers, layers_of
+from benchflow.sandbox.docker.layers import ATTRIBUTES, Layers, layers_of, refuse_holes
 from benchflow.sandbox.docker.output import run
 from benchflow.sandbox.docker.passwd import owner_ids
 from benchflow.sandbox.docker.place import Init, Place
@@ -372,6 +372,8 @@ class DockerSandbox:
         fork._image_layers = self._layers.image_count if self._layers else None
         try:
             async with place.engine.slots, place.guard("fork"):
+                if self._layers:
+                    await asyncio.to_thread(refuse_holes, self._layers.changed)
                 await finished(images.snapshot(place.container, own))
             await fork.start()
         except BaseException:

@@ -6,6 +6,10 @@ written; how many layers the image itself has is handed on from original to fork
 
 from __future__ import annotations
 
+import errno
+import os
+import shutil
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +20,9 @@ if TYPE_CHECKING:
 ATTRIBUTES = "trusted"
 """Where the kernel keeps its marks in the layers of an engine that runs as root."""
 
+HOLES_SHARE = 0.5
+"""Share of the free space that the holes in what a container wrote may come to: a snapshot writes them out."""
+
 
 @dataclass(frozen=True, slots=True)
 class Layers:
@@ -25,6 +32,20 @@ class Layers:
     base: list[str]
     image_count: int
     """How many of `base` are the image's; the others are the engine's own, under every container."""
+
+
+def refuse_holes(folders: list[str]) -> None:
+    """Raises OSError when a snapshot of these layers would fill the disk: engines write the holes of files as zeros."""
+    holes = 0
+    room = shutil.disk_usage(folders[0]).free * HOLES_SHARE
+    for folder in folders:
+        for place, _, names in os.walk(folder):
+            for name in names:
+                with suppress(FileNotFoundError):
+                    info = os.lstat(f"{place}/{name}")
+                    holes += max(0, info.st_size - info.st_blocks * 512)
+        if holes > room:
+            raise OSError(errno.ENOSPC, f"files with holes of {holes >> 30} GiB, which a snapshot would write out")
 
 
 def layers_of(container: Json, image_count: int | None) -> Layers | None:

@@ -14,6 +14,7 @@ import os
 import shutil
 import stat
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from benchflow.sandbox.archive import CHUNK, ArchiveError, Item, write_sparse
@@ -67,6 +68,18 @@ def _reopened(pinned: int, flags: int) -> int:
     return os.open(f"/proc/self/fd/{pinned}", flags | os.O_CLOEXEC)
 
 
+@dataclass(slots=True)
+class _Way:
+    """One copy to the host: where it goes, the devices that are left out, and files with several names, by identity.
+
+    Those come out with several names too: a copy for each could be any number of times what is inside.
+    """
+
+    landing: Landing
+    skipped: frozenset[int]
+    linked: dict[tuple[int, int], tuple[str, ...]] = field(default_factory=dict)
+
+
 class Rooted:
     """The files below `root`, a descriptor of a container's root directory that the caller keeps open.
 
@@ -102,17 +115,23 @@ class Rooted:
             if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):
                 raise ArchiveError(f"{path} is not a file or a folder")
             with Landing(target) as landing:
-                self._land(pinned, (), landing, self._kernel_devices())
+                self._land(pinned, (), _Way(landing, self._kernel_devices()))
 
-    def _land(self, pinned: int, parts: tuple[str, ...], landing: Landing, skipped: frozenset[int]) -> None:
-        status = os.fstat(pinned)
+    def _land(self, pinned: int, parts: tuple[str, ...], way: _Way) -> None:
+        status, landing = os.fstat(pinned), way.landing
         if stat.S_ISREG(status.st_mode):
+            identity = (status.st_dev, status.st_ino)
+            if identity in way.linked:
+                landing.hard_link(parts, way.linked[identity])
+                return
             with (
                 _held(_reopened(pinned, os.O_RDONLY | os.O_NONBLOCK)) as source,
                 _held(landing.file(parts, status.st_mode)) as target,
             ):
                 write_sparse(self._chunks(source, status.st_size), target, status.st_size)
-        elif stat.S_ISDIR(status.st_mode) and (not parts or status.st_dev not in skipped):
+            if parts and status.st_nlink > 1:
+                way.linked[identity] = parts
+        elif stat.S_ISDIR(status.st_mode) and (not parts or status.st_dev not in way.skipped):
             if len(parts) > MAX_DEPTH:
                 raise ArchiveError(f"more than {MAX_DEPTH} folders deep")
             landing.folder(parts, status.st_mode)
@@ -126,7 +145,7 @@ class Rooted:
                         if stat.S_ISLNK(os.fstat(child).st_mode):
                             landing.link((*parts, name), os.readlink("", dir_fd=child))
                         else:
-                            self._land(child, (*parts, name), landing, skipped)
+                            self._land(child, (*parts, name), way)
 
     def _kernel_devices(self) -> frozenset[int]:
         """The kernel's own file systems, whose files do not end."""
@@ -229,13 +248,22 @@ class Rooted:
                 raise OSError(errno.EEXIST, "something that is no file has the name", place)
             return _reopened(pinned, os.O_WRONLY | os.O_TRUNC)
 
-    def _chunks(self, source: int, size: int) -> Iterator[bytes]:
-        """At most `size` bytes of a file, which may be shorter by now."""
+    def _chunks(self, source: int, size: int) -> Iterator[bytes | int]:
+        """At most `size` bytes of a file, which may be shorter by now; a hole of any length comes as a number."""
         self._go_on()
-        while size > 0 and (chunk := os.read(source, min(CHUNK, size))):
-            size -= len(chunk)
-            yield chunk
-            self._go_on()
+        offset = 0
+        while offset < size:
+            start, end = _data(source, offset, size)
+            if start > offset:
+                yield start - offset
+            offset = start
+            while offset < end:
+                chunk = os.pread(source, min(CHUNK, end - offset), offset)
+                if not chunk:
+                    return
+                offset += len(chunk)
+                yield chunk
+                self._go_on()
 
     def _go_on(self) -> None:
         if self._halted():
@@ -246,6 +274,19 @@ class Rooted:
             return openat2(self._root, path, _PIN | flags)
         except NotADirectoryError as error:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path) from error
+
+
+def _data(source: int, offset: int, size: int) -> tuple[int, int]:
+    """Where the first data at or behind `offset` begins and ends, within `size` bytes."""
+    try:
+        start = os.lseek(source, offset, os.SEEK_DATA)
+        return min(start, size), min(os.lseek(source, start, os.SEEK_HOLE), size)
+    except OSError as error:
+        if error.errno == errno.ENXIO:
+            return size, size
+        if error.errno == errno.EINVAL:  # a file system that does not tell
+            return offset, size
+        raise
 
 
 def _replacing[T](name: str, parent: int, make: Callable[[], T]) -> T:

@@ -32,6 +32,23 @@ system('mknod', $path, 'b', $major, $minor) == 0 or exit 0;
 open F, $path or exit 0; sysread(F, my $b, 512) or exit 0; print 'read the disk'
 """
 
+SHARE = r"""
+use Socket; $| = 1; my $key = $ARGV[0];
+defined msgget($key, 01600) or die; defined semget($key, 1, 01600) or die; defined shmget($key, 4096, 01600) or die;
+socket(S, AF_UNIX, SOCK_STREAM, 0) or die;
+bind(S, pack('S a*', AF_UNIX, "\0contract-$key")) or die; listen(S, 5) or die;
+print "ready\n"; sleep 1000;
+"""
+FIND = r"""
+use Socket; my $key = $ARGV[0];
+print "queue " if defined msgget($key, 0); print "semaphore " if defined semget($key, 0, 0);
+print "memory " if defined shmget($key, 0, 0);
+socket(S, AF_UNIX, SOCK_STREAM, 0) or die;
+print "socket" if connect(S, pack('S a*', AF_UNIX, "\0contract-$key"));
+"""
+ADD_KEY = 'my ($type, $name, $value) = ("user", "contract", "x"); exit(syscall(248, $type, $name, $value, 1, -4) < 0)'
+"""add_key to the keyring of the user, which all sandboxes and the host share; by its number on x86_64."""
+
 
 @bounded
 class IsolationContract:
@@ -149,6 +166,19 @@ class IsolationContract:
             await wait_runs(other, number)
             assert f"sleep {number}" not in await commands(box)
             assert not (await box.exec(f"ls /{name} || ls /dev/shm/{name}", user=0)).ok
+
+    async def test_sandboxes_share_no_objects_without_a_path(self, world: World, box: Sandbox) -> None:
+        key = str(unique())
+        async with world.create() as other, await other.open(["perl", "-e", SHARE, key]) as shares:
+            assert await shares.stdout.readline() == b"ready\n"
+            assert (await other.exec(["perl", "-e", FIND, key])).text == "queue semaphore memory socket"
+            assert (await box.exec(["perl", "-e", FIND, key])).text == ""
+
+    @pytest.mark.skipif(os.uname().machine != "x86_64", reason="the call has another number")
+    @pytest.mark.parametrize("user", ["root", "nobody"])
+    async def test_nothing_is_left_in_a_keyring(self, box: Sandbox, capabilities: Capabilities, user: str) -> None:
+        _needs_users(capabilities, user)
+        assert (await box.exec(["perl", "-e", ADD_KEY], user=user)).exit_code == 1
 
 
 def _needs_users(capabilities: Capabilities, user: str) -> None:
