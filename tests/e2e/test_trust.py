@@ -65,7 +65,7 @@ async def test_a_root_agent_that_replaced_what_the_verifier_stands_on_is_suspect
     assert result.trust == "suspect"
     assert found["/usr/bin/grep"]["severity"] == "critical"
     assert found["/usr/bin/grep"]["action"] == "left"
-    assert found["/etc/ld.so.preload"]["action"] == "restored"
+    assert found["/etc/ld.so.preload"]["action"] == "left"
     assert result.tampering["critical"] >= 2
     assert result.sandbox_user is None
 

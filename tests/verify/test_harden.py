@@ -139,7 +139,7 @@ async def verify(image: Sandbox, script: str, output: Path, setting: Setting | N
             fit = await harden(fork, given)
             assert trust_of(fit.findings) == "trusted"
             files = {name: text.encode() for name, text in TESTS.items()}
-            rewards = await run_script(fork, ScriptCheck([files], timeout=120, new_modules=fit.new_modules), output)
+            rewards = await run_script(fork, ScriptCheck([files], timeout=120, modules=fit.modules), output)
             kept = (await fork.exec("cat pyproject.toml setup.cfg 2>/dev/null; ls -A")).text
         finally:
             await fork.stop()
@@ -181,7 +181,7 @@ async def test_no_cheat_of_a_plain_user_acts(image: Sandbox, tmp_path: Path) -> 
         "module-shadowing ignored /app/json.py",
         "system-file restored /app/.venv/bin/python3",
         "path-shadowing restored /app/.venv/bin/bash",
-        "bytecode restored /app/__pycache__/solve.cpython-311.pyc",
+        "bytecode restored /app/__pycache__",
         "shell-startup ignored /home/agent/.bashrc",
     } <= set(found)
 

@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchflow.sandbox.base import Change
-from benchflow.verify.evidence import Finding, count, tampering_document, trust_of
+from benchflow.verify.evidence import Finding, count, tampering_document
 from benchflow.verify.hooks import LISTED, judge, summed
 from benchflow.verify.links import resolve
 from benchflow.verify.setting import Setting, wants_login_shell, words_of
 
 USER = Setting("/app", {"PATH": "/app/.venv/bin:/usr/bin:/bin"}, words=frozenset({"mytool", "requests"}))
-ROOT = Setting("/app", {"PATH": "/usr/local/bin:/usr/bin:/bin"}, root=True, words=frozenset({"mytool", "requests"}))
+SHIPPED = {"/usr/bin/bash", "/usr/bin/pytest"}
 
 
 def by_agent(path: str, kind: str = "added", **more: object) -> Change:
@@ -23,7 +23,7 @@ def by_agent(path: str, kind: str = "added", **more: object) -> Change:
 
 
 def verdict(change: Change, setting: Setting) -> tuple[str, str, str] | None:
-    found = judge([change], setting)
+    found = judge([change], setting, SHIPPED)
     if not found.findings:
         return None
     finding = found.findings[0]
@@ -47,7 +47,7 @@ def verdict(change: Change, setting: Setting) -> tuple[str, str, str] | None:
         ("/app/.venv/lib/python3.11/site-packages/new/core.py", "added", None),
         ("/app/.venv/bin/python", "modified", ("system-file", "critical", "restored")),
         ("/app/.venv/bin/pytest", "added", ("path-shadowing", "critical", "restored")),
-        ("/app/.venv/bin/mytool", "added", ("path-shadowing", "critical", "restored")),
+        ("/app/.venv/bin/mytool", "added", None),
         ("/app/.venv/bin/solution-cli", "added", None),
         ("/app/bin/tool", "modified", None),
         ("/app/sub/.venv/bin/tool", "modified", ("system-file", "critical", "restored")),
@@ -76,62 +76,6 @@ def test_what_belongs_to_root_was_not_a_plain_users_doing() -> None:
     assert verdict(Change("/etc/passwd", "modified"), USER) is None
     assert verdict(Change("/usr/bin/python3", "modified", mode=0o755), USER) is None
     assert verdict(Change("/usr/bin/python3", "modified", mode=0o757), USER) is not None
-
-
-@pytest.mark.parametrize(
-    ("path", "kind", "suspect"),
-    [
-        ("/bin/sh", "modified", True),
-        ("/usr/bin/dash", "modified", True),
-        ("/usr/bin/grep", "deleted", True),
-        ("/usr/lib/x86_64-linux-gnu/libc.so.6", "modified", True),
-        ("/usr/lib/python3.11/json/__init__.py", "modified", True),
-        ("/usr/lib/python3.11/antigravity2.py", "added", True),
-        ("/usr/lib/python311.zip", "added", True),
-        ("/usr/local/lib/python3.12/site-packages/_pytest/main.py", "added", True),
-        ("/usr/local/lib/python3.12/site-packages/requests/__init__.py", "added", True),
-        ("/usr/local/bin/python3", "added", True),
-        ("/usr/local/bin/mytool", "added", True),
-        ("/usr/local/lib/libc.so.6", "added", True),
-        ("/usr/local/lib/libtinfo.so.6", "added", True),
-        ("/usr/local/lib/libmine.so.1", "added", False),
-        ("/etc/xdg/pip/pip.conf", "added", True),
-        ("/etc/apt/sources.list.d/mine.list", "added", False),
-        ("/lib/x86_64-linux-gnu/glibc-hwcaps/x86-64-v3/libc.so.6", "added", True),
-        ("/etc/ld.so.conf.d/mine.conf", "added", True),
-        ("/etc/apt/apt.conf.d/99hook", "added", True),
-        ("/etc/pip.conf", "added", True),
-        ("/etc/alternatives/python", "modified", True),
-        ("/etc/ld.so.preload", "added", False),
-        ("/etc/nginx/nginx.conf", "added", False),
-        ("/usr/sbin/nginx", "added", False),
-        ("/usr/lib/nginx/modules/mod.so", "added", False),
-        ("/usr/local/lib/python3.12/site-packages/flask/app.py", "added", False),
-        ("/usr/lib/python3.11/__pycache__/os.cpython-311.pyc", "added", False),
-        ("/etc/passwd", "modified", False),
-        ("/var/lib/dpkg/status", "modified", False),
-        ("/etc/ld.so.cache", "modified", False),
-        ("/app/anything", "added", False),
-    ],
-)
-def test_what_root_changed_under_the_verifier_is_suspect(path: str, kind: str, suspect: bool) -> None:
-    found = judge([Change(path, kind, mode=0o755)], ROOT)  # type: ignore[arg-type]
-    assert trust_of(found.findings) == ("suspect" if suspect else "trusted")
-
-
-@pytest.mark.parametrize("word", ["apt-get", "apk"])
-def test_where_a_verifier_installs_from_must_be_the_images(word: str) -> None:
-    installing = replace(ROOT, words=frozenset({word}))
-    for path, kind in (
-        ("/etc/apt/sources.list", "modified"),
-        ("/etc/apt/sources.list.d/mine.list", "added"),
-        ("/etc/apk/repositories", "modified"),
-        ("/var/lib/dpkg/info/libc-bin.postinst", "modified"),
-    ):
-        change = Change(path, kind)  # type: ignore[arg-type]
-        assert trust_of(judge([change], installing).findings) == "suspect"
-        assert trust_of(judge([change], ROOT).findings) == "trusted"
-    assert not judge([Change("/var/lib/dpkg/info/nginx.postinst", "added")], installing).findings
 
 
 def test_the_parts_of_files_that_act_are_looked_at() -> None:
@@ -196,9 +140,31 @@ def test_bytecode_cannot_be_a_link() -> None:
     assert judge([by_agent("/app/__pycache__", type="link", link=".c")], USER).restore == ["/app/__pycache__"]
 
 
-def test_bytecode_of_new_files_is_the_agents_own() -> None:
-    own = [by_agent("/app/new.py"), by_agent("/app/__pycache__/new.cpython-311.pyc")]
-    assert not judge(own, USER).restore
+def test_bytecode_is_made_anew_whatever_it_was_made_from() -> None:
+    own = [
+        by_agent("/app/new.py"),
+        by_agent("/app/__pycache__/new.cpython-311.pyc"),
+        by_agent("/app/x/__pycache__/a.txt"),
+    ]
+    assert judge(own, USER).restore == ["/app/__pycache__/new.cpython-311.pyc"]
+
+
+def test_links_to_the_metadata_of_packages() -> None:
+    place = "/app/.venv/lib/python3.11/site-packages/evil-1.0.dist-info"
+    assert judge([by_agent(place, type="link", link="/tmp/evil")], USER).restore == [place]
+
+
+def test_a_link_in_the_place_of_a_folder_of_programs_or_packages() -> None:
+    setting = replace(USER, env={"PATH": "/app/tools:/usr/bin"})
+    assert judge([by_agent("/app/tools", type="link", link="/tmp/b")], setting).restore == ["/app/tools"]
+    site = "/app/back/.venv/lib/python3.11/site-packages"
+    moved = [
+        by_agent("/app/back", "modified", type="link", link="b2"),
+        by_agent(f"{site}/pytest/__init__.py", "deleted"),
+        by_agent("/app/b2", type="folder"),
+    ]
+    assert judge(moved, USER).restore == ["/app/back"]
+    assert judge([by_agent("/app/back", "modified", type="link", link="b2")], USER).restore == []
 
 
 @pytest.mark.parametrize(
@@ -261,7 +227,18 @@ def test_new_modules_are_those_that_could_be_imported_by_name() -> None:
     changes = [by_agent(path) for path in (*paths, "/app/.venv/lib/python3.11/site-packages/numpy.py")]
     changes += [by_agent("/app/package", type="folder"), by_agent("/app/edited.py", "modified")]
     changes += [by_agent("/app/numpy", type="link", link="elsewhere"), by_agent("/app/yaml.py", type="link", link="x")]
-    assert judge(changes, USER).new_modules == {"requests", "fast", "package", "numpy", "yaml"}
+    assert judge(changes, USER).modules.added == {"requests", "fast", "package", "numpy", "yaml"}
+
+
+def test_packages_that_were_added_among_those_of_the_workspace_are_known_by_their_places() -> None:
+    site = "/app/.venv/lib/python3.11/site-packages"
+    names = ("socks.py", "fast.cpython-311-x86_64-linux-gnu.so", "numpy/__init__.py", "numpy/core.py", "conftest.py")
+    changes = [by_agent(f"{site}/{name}") for name in (*names, "six/__init__.py", "x-1.dist-info/RECORD")]
+    changes += [by_agent(f"{site}/google", type="folder"), by_agent(f"{site}/linked", type="link", link="/tmp/x")]
+    changes += [by_agent(f"{site}/six.py", "touched"), by_agent(f"{site}/shipped/new.py"), by_agent("/app/solve.py")]
+    changes += [by_agent("/home/agent/lib/python3.11/site-packages/elsewhere.py")]
+    found = judge(changes, USER).modules.packages
+    assert found == {f"{site}/{name}" for name in ("socks", "fast", "numpy", "google", "linked")}
 
 
 def test_what_is_put_back_once_is_not_named_twice() -> None:
@@ -271,9 +248,11 @@ def test_what_is_put_back_once_is_not_named_twice() -> None:
 
 def test_words_and_shells_of_a_tests_text() -> None:
     assert {"curl", "uvx", "pytest", "py.test"} <= words_of(["curl -LsSf x | sh\nuvx -w pytest==8 py.test"])
-    assert wants_login_shell(["#!/bin/bash -l"])
-    assert wants_login_shell(["bash --login x"])
-    assert not wants_login_shell(["#!/bin/bash\nset -e"])
+    login = ["#!/bin/bash -l", "bash --login x", "sh -lc x", "bash -eu -lc x", "run(['bash', '-lc', 'x'])", "su - bob"]
+    for text in [*login, "su bob -l -c x", "sudo -i x", "runuser -l bob -c x", ". /etc/profile"]:
+        assert wants_login_shell([text]), text
+    for text in ["#!/bin/bash\nset -e", "sh -c 'ls -l'", "ssh -i key host", "su bob -s /bin/sh -c x", "sudo -u bob x"]:
+        assert not wants_login_shell([text]), text
 
 
 def test_many_findings_are_counted_and_the_gravest_comes_first() -> None:
@@ -284,3 +263,11 @@ def test_many_findings_are_counted_and_the_gravest_comes_first() -> None:
     document = tampering_document(kept, trust="suspect", level="fork", opt_outs=["live = true"])
     assert document["findings"][0]["path"] == "/bin/sh"  # type: ignore[index]
     assert count(kept) == {"warning": LISTED + 1, "critical": 1}
+
+
+def test_a_copy_elsewhere_does_not_hide_a_module_of_the_images() -> None:
+    shipped = by_agent("/app/mypkg", "touched", type="folder")
+    copies = [by_agent("/tmp/mypkg", type="folder"), by_agent("/app/build/lib/mypkg", type="folder")]
+    assert judge([shipped, *copies], USER).modules.added.isdisjoint({"mypkg"})
+    assert "mypkg" in judge(copies, USER).modules.added
+    assert "mypkg" in judge([shipped, by_agent("/app/mypkg/__init__.py")], USER).modules.added

@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 
 from benchflow.verify.sections import (
     Unclear,
+    editable_finders,
     harmless_git_config,
+    named_paths,
     swap_ini_section,
-    swap_pytest_table,
+    swap_tables,
     without_import_lines,
 )
 
@@ -21,12 +23,12 @@ PYTEST = '\n[tool.pytest.ini_options]\naddopts = "-p evil"\n'
 
 
 def test_a_project_keeps_all_but_its_pytest_table() -> None:
-    assert swap_pytest_table(PROJECT, "") is None
-    assert swap_pytest_table(PROJECT + PYTEST, "") is not None
-    kept = tomllib.loads(swap_pytest_table(PROJECT + PYTEST, "") or "")
+    assert swap_tables(PROJECT, "", "tool.pytest") is None
+    assert swap_tables(PROJECT + PYTEST, "", "tool.pytest") is not None
+    kept = tomllib.loads(swap_tables(PROJECT + PYTEST, "", "tool.pytest") or "")
     assert kept == tomllib.loads(PROJECT)
     theirs = '[tool.pytest.ini_options]\nmarkers = ["slow"]\n'
-    kept = tomllib.loads(swap_pytest_table(PROJECT + PYTEST, theirs) or "")
+    kept = tomllib.loads(swap_tables(PROJECT + PYTEST, theirs, "tool.pytest") or "")
     assert kept["tool"]["pytest"] == {"ini_options": {"markers": ["slow"]}}
     assert kept["project"] == {"name": "x"}
 
@@ -41,18 +43,18 @@ def test_a_project_keeps_all_but_its_pytest_table() -> None:
     ],
 )
 def test_however_the_table_is_written(hidden: str) -> None:
-    swapped = swap_pytest_table(hidden, "")
+    swapped = swap_tables(hidden, "", "tool.pytest")
     assert swapped is not None
     assert "pytest" not in tomllib.loads(swapped).get("tool", {})
 
 
 def test_line_breaks_that_only_pytest_knows_hide_nothing() -> None:
     with pytest.raises(Unclear):
-        swap_pytest_table("[tool.pytest.ini_options]\raddopts = '-p evil'\r", "")
+        swap_tables("[tool.pytest.ini_options]\raddopts = '-p evil'\r", "", "tool.pytest")
 
 
 def test_what_pytest_cannot_read_tells_it_nothing() -> None:
-    assert swap_pytest_table("not [ toml", "") is None
+    assert swap_tables("not [ toml", "", "tool.pytest") is None
 
 
 def test_an_ini_section_is_exchanged_wherever_it_stands() -> None:
@@ -120,3 +122,35 @@ def test_a_repository_keeps_only_settings_that_run_nothing(evil: str) -> None:
     assert "evil" not in kept
     assert "/app" not in kept
     assert kept.startswith(HONEST.removesuffix("# done\n"))
+
+
+def test_tables_and_sections_of_several_tools() -> None:
+    mine = '[project]\nname = "x"\n\n[build-system]\nrequires = []\nbackend-path = ["."]\n\n[tool.uv]\nindex = 1\n'
+    swapped = tomllib.loads(
+        swap_tables(mine, "[tool.uv]\npackage = false\n", "tool.pytest", "build-system", "tool.uv") or ""
+    )
+    assert swapped == {"project": {"name": "x"}, "tool": {"uv": {"package": False}}}
+    ini = "[metadata]\nname = x\n[coverage:run]\nplugins = evil\n[mypy]\nplugins = evil\n"
+    assert swap_ini_section(ini, "[mypy]\nstrict = 1\n", "coverage:run", "mypy") == (
+        "[metadata]\nname = x\n\n[mypy]\nstrict = 1\n"
+    )
+
+
+@pytest.mark.parametrize("header", ["[pytest11]", "[]pytest11]", "[pytest11[]", " [[pytest11]]", "[ pytest11 ]"])
+def test_every_header_that_a_reader_of_plugins_accepts(header: str) -> None:
+    assert swap_ini_section(f"[x]\na = b\n{header}\nevil = evil\n", "", "pytest11") == "[x]\na = b\n"
+
+
+def test_folders_of_a_pth_file_by_every_reader() -> None:
+    assert named_paths("/a\x1c/b\n/c\r/d\n#no\n", "/s") >= {"/a\x1c/b", "/a", "/b", "/c", "/d"}
+
+
+def test_an_editable_installation_is_found_without_running_code() -> None:
+    line = "import __editable___my_tool_1_0_finder; __editable___my_tool_1_0_finder.install()\n"
+    assert editable_finders(f"/src\n{line}import os\n") == ["__editable___my_tool_1_0_finder"]
+    module = (
+        "import sys\nMAPPING: dict[str, str] = {'mypkg': '/app/src/mypkg', 'odd': '/x\\ny/odd', 'else': '/a/other'}\n"
+    )
+    finders = {"__editable___my_tool_1_0_finder": module}
+    assert without_import_lines(f"/src\n{line}import os\n", finders) == "/src\n/app/src\n"
+    assert without_import_lines(line) == ""

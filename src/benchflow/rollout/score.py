@@ -6,7 +6,7 @@ import tempfile
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from benchflow.rollout.store import write_json
 from benchflow.rollout.world import contents, image_source, limits, verifier_network
@@ -22,7 +22,13 @@ from benchflow.verify.harden import Hardened, harden, look_again
 from benchflow.verify.level import place_verifier
 from benchflow.verify.script import ScriptCheck, run_script
 from benchflow.verify.servers import Alive, still_alive
-from benchflow.verify.setting import Setting, wants_login_shell, words_of
+from benchflow.verify.setting import (
+    Setting,
+    environments_of,
+    speaks_of_links,
+    wants_login_shell,
+    words_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,7 +41,8 @@ if TYPE_CHECKING:
     from benchflow.task.verifier import VerifierConfig
     from benchflow.trajectory.events import Event
     from benchflow.verify.artifacts import Collected
-    from benchflow.verify.evidence import Action
+    from benchflow.verify.evidence import Action, Trust
+    from benchflow.verify.level import Level
     from benchflow.verify.rubric import Rubric
 
 
@@ -44,6 +51,14 @@ TEXT_LIMIT = 1024 * 1024
 
 PROCESSES = 50
 """Processes that outlived their turn which are listed."""
+
+
+class Told(NamedTuple):
+    """What a result says beside its rewards."""
+
+    trust: Trust
+    findings: Sequence[Finding]
+    opt_outs: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,18 +122,20 @@ class Scorer:
             agent_is_root=self._root and not self.trusted_agent,
             task_wants_live=task.config.verifier.hardening.live and alive is not None,
         )
-        findings = _outlived(alive, live=place.level == "live")
+        everything = task.config.verifier.hardening.live
+        findings = _outlived(alive, live=place.level == "live", everything=everything)
         if not place.trusted:
             findings.append(Finding("/", "level", "critical", "left", "root's processes live beside the verifier"))
         if place.level == "live":
-            keep = (*(alive.servers if alive else ()), *await self.sidecars.pids(self.sandbox))
+            spared = (*alive.servers, *(pid for pid, _ in alive.others if everything)) if alive else ()
+            keep = (*spared, *await self.sidecars.pids(self.sandbox))
             await self.sandbox.kill_processes(keep=keep)
             setting = replace(self._setting(act), live=True)
             async with AsyncExitStack() as held:
                 if not self._root and self.sandbox.capabilities.restrain:
                     await held.enter_async_context(self.sandbox.restrained())
                 fit = await harden(self.sandbox, setting)
-            findings += self._beside_agent(fit)
+            told = self._tell(act, place.level, [*findings, *self._beside_agent(fit), *fit.findings], folder)
             check = replace(self._check(act, fit), private=True, keep=keep)
             result = await self._run(self.sandbox, check, act, folder, events)
             if not self._root:
@@ -131,26 +148,27 @@ class Scorer:
             else:
                 other = await self._fresh(act, box, folder / "artifacts", manifest)
             try:
-                # A separate verifier stands on its own image, and gets nothing but what the task declares.
-                fit = Hardened()
-                if box is None:
-                    fit = await harden(other, self._setting(act, copied=place.level == "fresh"))
+                setting = replace(self._setting(act, copied=place.level == "fresh"), env=other.env)
+                if box is not None:
+                    setting = replace(setting, declared=frozenset(row.source for row in manifest))
+                fit = await harden(other, setting)
+                told = self._tell(act, place.level, [*findings, *fit.findings], folder)
                 check = self._check(act, fit)
                 await self.sidecars.start_again(other)
                 check = replace(check, files=() if box and box.brings_tests else check.files)
                 result = await self._run(other, check, act, folder, events)
             finally:
                 await other.stop()
-        return self._judged(replace(result, level=place.level), act, [*findings, *fit.findings], folder)
+        return replace(result, level=place.level, **told._asdict())
 
-    def _judged(self, result: VerifyResult, act: Act, findings: list[Finding], folder: Path) -> VerifyResult:
-        """The result with what was found; written beside the verifier's output when there is something to tell."""
+    def _tell(self, act: Act, level: Level, findings: list[Finding], folder: Path) -> Told:
+        """What was found; written down before the verifier runs, which may fail."""
         trust = "trusted" if self.trusted_agent else trust_of(findings)
         opt_outs = self._config(act).hardening.opt_outs
         if findings or opt_outs:
-            document = tampering_document(findings, trust=trust, level=result.level, opt_outs=opt_outs)
+            document = tampering_document(findings, trust=trust, level=level, opt_outs=opt_outs)
             write_json(folder / "tampering.json", document)
-        return replace(result, trust=trust, findings=findings, opt_outs=opt_outs)
+        return Told(trust, findings, opt_outs)
 
     @property
     def _root(self) -> bool:
@@ -175,9 +193,12 @@ class Scorer:
             workdir=self.sandbox.workdir,
             env=self.sandbox.env,
             root=self._could_be_root(act) and not copied,
+            user=self.account.user,
             copied=copied,
             words=words_of(texts),
             asked=words_of([act.step.instruction if act.step else self.plan.task.instruction]),
+            environments=environments_of(texts),
+            about_links=speaks_of_links(texts),
             test_files=frozenset(PurePosixPath(name).name for name in files),
             login_shell=wants_login_shell(texts),
             clean_conftests=hardening.cleanup_conftests,
@@ -214,8 +235,7 @@ class Scorer:
             clean_env=verifier.hardening.clean_env,
             git_hooks=verifier.hardening.git_hooks,
             new_loader_cache=fit.new_loader_cache,
-            new_modules=fit.new_modules,
-            new_paths=fit.new_paths,
+            modules=fit.modules,
             secrets=secrets_of(taken_from_host(task.config, self.plan.environ)),
         )
 
@@ -262,10 +282,12 @@ class Scorer:
         return other
 
 
-def _outlived(alive: Alive | None, *, live: bool) -> list[Finding]:
-    """The agent's processes that were still there when it had ended."""
+def _outlived(alive: Alive | None, *, live: bool, everything: bool) -> list[Finding]:
+    """The agent's processes that were still there when it had ended. At the level `live` servers go on, and with
+    `everything` the others do too."""
     if alive is None:
         return []
-    found = [Finding(f"/proc/{pid}", "process", "warning", "ended", name) for pid, name in alive.others[:PROCESSES]]
     did: Action = "left" if live else "ended"
+    others: Action = did if everything else "ended"
+    found = [Finding(f"/proc/{pid}", "process", "warning", others, name) for pid, name in alive.others[:PROCESSES]]
     return [*found, *(Finding(f"/proc/{pid}", "process", "info", did, "listens") for pid in alive.servers[:PROCESSES])]

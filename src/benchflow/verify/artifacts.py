@@ -13,6 +13,15 @@ from typing import TYPE_CHECKING, Literal
 
 from benchflow.errors import SandboxError, SandboxGone
 from benchflow.task.artifacts import Artifact
+from benchflow.verify.environment import (
+    OPEN_TO_ALL,
+    PYTHON_GUARD,
+    SCRATCH,
+    Modules,
+    bare_environment,
+    guard_files,
+    verifier_environment,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -23,6 +32,9 @@ if TYPE_CHECKING:
 
 PUBLISHED = "/logs/artifacts"
 """The folder that is always collected, unless an entry names it."""
+
+REMOVE_TIMEOUT = 60.0
+"""Seconds that taking away what collect hooks were given may take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +49,27 @@ class Collected:
     exclude: tuple[str, ...] | None = None
 
 
-async def run_hooks(sandbox: Sandbox, hooks: Iterable[CollectHook]) -> list[str]:
-    """Run the collect hooks; returns what went wrong, in words. A failing hook is noted, not fatal."""
+async def run_hooks(sandbox: Sandbox, hooks: Sequence[CollectHook]) -> list[str]:
+    """Run the collect hooks; returns what went wrong, in words. A failing hook is noted, not fatal.
+
+    They run where the agent has worked, often as root: in a verifier's environment, but with the user's own home.
+    """
+    if not hooks:
+        return []
     faults = []
+    await sandbox.put(guard_files(Modules(), beside_agent=True), PYTHON_GUARD)
     for hook in hooks:
-        ended = await sandbox.exec(hook.command, user=hook.user, timeout=hook.timeout_sec)
+        ended = await sandbox.exec(hook.command, user=hook.user, env=_environment(sandbox), timeout=hook.timeout_sec)
         if not ended.ok:
             how = "timed out" if ended.timed_out else f"exited {ended.exit_code}"
             faults.append(f"the collect hook {hook.command!r} {how}")
+    await sandbox.exec(["/bin/rm", "-rf", SCRATCH], user=0, cwd="/", timeout=REMOVE_TIMEOUT)
     return faults
+
+
+def _environment(sandbox: Sandbox) -> dict[str, str]:
+    ours = verifier_environment(sandbox.env, writable=(sandbox.workdir, *OPEN_TO_ALL))
+    return {name: value for name, value in ours.items() if name not in bare_environment()}
 
 
 async def collect(sandbox: Sandbox, artifacts: Sequence[Artifact], folder: Path) -> list[Collected]:
@@ -82,7 +106,7 @@ async def _collect_one(sandbox: Sandbox, entry: Artifact, folder: Path, claimed:
 
 def _leave_out(folder: Path, patterns: Sequence[str]) -> None:
     """Remove what matches an exclude pattern, by name or by path below the folder."""
-    for path in sorted(folder.rglob("*"), reverse=True):
+    for path in sorted(folder.rglob("*"), reverse=True) if patterns else ():
         relative = path.relative_to(folder).as_posix()
         if any(fnmatch(path.name, pattern) or fnmatch(relative, pattern) for pattern in patterns):
             if path.is_dir() and not path.is_symlink():

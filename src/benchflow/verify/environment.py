@@ -6,12 +6,15 @@ command's environment is laid over the image's. What the task says in `[verifier
 
 from __future__ import annotations
 
+import posixpath
+import re
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
 SCRATCH = "/run/benchflow-verifier"
 """Where the verifier's own home, temporary files and helpers are."""
@@ -20,13 +23,29 @@ PYTHON_GUARD = f"{SCRATCH}/python"
 SYSTEM_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 OPEN_TO_ALL = ("/tmp", "/var/tmp", "/dev/shm", "/home", "/logs")  # noqa: S108 - named to be distrusted
 
-_STARTUP = (
-    *("BASH_ENV", "ENV", "PYTHONSTARTUP", "PYTHONHOME", "LD_PRELOAD", "LD_AUDIT", "CURL_HOME", "NODE_OPTIONS"),
-    *("PERL5OPT", "RUBYOPT", "GIT_CONFIG_GLOBAL", "GIT_EXEC_PATH", "PIP_CONFIG_FILE", "UV_CONFIG_FILE"),
+_OBEYED = re.compile(
+    r"BASH_ENV|ENV|INPUTRC|LD_PRELOAD|LD_AUDIT|LOCPATH|GCONV_PATH|TERMINFO(?:_DIRS)?|LESS(?:OPEN|CLOSE|KEY)"
+    r"|(?:MAN)?PAGER|EDITOR|VISUAL|BROWSER|CURL_HOME|WGETRC|OPENSSL_\w+|XDG_\w+|MAKEFILES|GIT_\w+|PYTHON\w+"
+    r"|PIP_\w+|UV_\w+|COVERAGE_\w+|PYLINT\w+|MYPY\w+|MPLCONFIGDIR|MATPLOTLIBRC|IPYTHONDIR|JUPYTER_\w+"
+    r"|NUMBA_CACHE_DIR|NODE_OPTIONS|(?i:NPM_CONFIG)_\w+|PERL5OPT|PERL5DB|RUBYOPT|GEMRC|BUNDLE_(?:APP|USER)_CONFIG"
+    r"|R_PROFILE\w*|R_ENVIRON\w*|PHPRC|PHP_INI_SCAN_DIR|LUA_INIT\w*|GO(?:ENV|FLAGS|CACHE)|RUSTC_WRAPPER"
+    r"|JAVA_TOOL_OPTIONS|_JAVA_OPTIONS|JDK_JAVA_OPTIONS|MAVEN_(?:OPTS|ARGS)|GRADLE_(?:OPTS|USER_HOME)"
 )
-"""What names a file that a program runs or obeys as it starts."""
+"""What names a file that a tool runs, obeys or takes for its own work; not what a program of the task goes by."""
 
-_ALWAYS_EMPTY = ("PYTEST_ADDOPTS", "PYTEST_PLUGINS", "PYTHONUSERBASE", "PYTHONINSPECT", "PYTHONBREAKPOINT", "CDPATH")
+_OF_THE_TASK = re.compile(
+    r"PYTHONPATH|GIT_(?:DIR|WORK_TREE|INDEX_FILE|OBJECT_DIRECTORY|CEILING_DIRECTORIES)|PIP_(?:TARGET|PREFIX)"
+    r"|UV_(?:PROJECT|PROJECT_ENVIRONMENT|WORKING_DIRECTORY|PYTHON)"
+)
+"""Of those, where the task has its repository and its packages."""
+
+_INSTEAD = {"UV_CACHE_DIR": f"{SCRATCH}/home/.cache/uv", "UV_CONFIG_FILE": "/dev/null"}
+"""For a tool that does not take an empty value for none."""
+
+_ALWAYS_EMPTY = (
+    *("PYTEST_ADDOPTS", "PYTEST_PLUGINS", "PYTHONUSERBASE", "PYTHONPYCACHEPREFIX"),
+    *("PYTHONINSPECT", "PYTHONBREAKPOINT", "CDPATH"),
+)
 _SEARCHED = ("LD_LIBRARY_PATH", "NODE_PATH", "PERL5LIB", "RUBYLIB")
 
 # A repository of the workspace belongs to the agent and is read by root: git must not refuse it, nor obey it.
@@ -41,17 +60,27 @@ _GIT = (
 )
 
 
-def guard_files(
-    new_modules: Iterable[str] = (), new_paths: Iterable[str] = (), *, beside_agent: bool = False
-) -> dict[str, bytes]:
-    """What goes into `PYTHON_GUARD`: names of modules, and places to look for some, that the agent added. Beside
-    processes of the agent, any name may be one that it adds in the next moment.
+@dataclass(frozen=True, slots=True)
+class Modules:
+    """What Python has to know of modules. `added` are the names of those that the agent added, `own` of those that the
+    image has at the top of the workspace, `packages` the paths (without a suffix) of those that it added among the
+    packages of the workspace, `paths` the folders that it told Python to look into.
     """
-    return {
-        "sitecustomize.py": _guard(),
-        "names": "\n".join(["*"] if beside_agent else sorted(new_modules)).encode(),
-        "paths": "\n".join(sorted(new_paths)).encode("utf-8", "surrogateescape"),
-    }
+
+    added: frozenset[str] = frozenset()
+    own: frozenset[str] = frozenset()
+    packages: frozenset[str] = frozenset()
+    paths: frozenset[str] = frozenset()
+
+
+def guard_files(modules: Modules, *, beside_agent: bool = False) -> dict[str, bytes]:
+    """What goes into `PYTHON_GUARD`. Beside processes of the agent, any name but those of the image's own modules may
+    be one that it adds in the next moment.
+    """
+    names = ["*", *(f"!{name}" for name in sorted(modules.own))] if beside_agent else sorted(modules.added)
+    lists = {"names": names, "paths": sorted(modules.paths), "packages": sorted(modules.packages)}
+    texts = {name: "\n".join(lines).encode("utf-8", "surrogateescape") for name, lines in lists.items()}
+    return {"sitecustomize.py": _guard(), **texts}
 
 
 @cache
@@ -73,7 +102,11 @@ def verifier_environment(
     holds is put back to the image's state; where the agent's processes live on beside the verifier, it comes last.
     """
     empty = {name: "" for name in _ALWAYS_EMPTY if image.get(name)}
-    empty |= {name: "" for name in _STARTUP if _mentions(image.get(name, ""), writable)}
+    empty |= {
+        name: _INSTEAD.get(name, "")
+        for name, value in image.items()
+        if _OBEYED.fullmatch(name) and not _OF_THE_TASK.fullmatch(name) and _mentions(value, writable)
+    }
     searched = {
         name: ":".join(entry for entry in image[name].split(":") if entry and not _within(entry, writable))
         for name in _SEARCHED
@@ -102,8 +135,18 @@ def search_path(path: str, writable: Sequence[str] = (), *, last: bool = False) 
     return sorted(found, key=lambda entry: _within(entry, writable))
 
 
+def git_config(*, keep_hooks: bool) -> bytes:
+    """The same for the verifier's home: git hands no variable on to what it starts in another repository."""
+    parts = ((*key.split("."), value) for key, value in _git_settings(keep_hooks=keep_hooks))
+    return "".join(f'[{section}]\n\t{name} = "{value}"\n' for section, name, value in parts).encode()
+
+
+def _git_settings(*, keep_hooks: bool) -> tuple[tuple[str, str], ...]:
+    return _GIT[:-1] if keep_hooks else _GIT
+
+
 def _git_variables(*, keep_hooks: bool) -> dict[str, str]:
-    settings = _GIT[:-1] if keep_hooks else _GIT
+    settings = _git_settings(keep_hooks=keep_hooks)
     variables = {"GIT_CONFIG_COUNT": str(len(settings))}
     for number, (key, value) in enumerate(settings):
         variables |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
@@ -115,4 +158,16 @@ def _within(path: str, folders: Sequence[str]) -> bool:
 
 
 def _mentions(value: str, folders: Sequence[str]) -> bool:
-    return any(_within(word, folders) for word in value.replace("=", " ").replace(":", " ").split())
+    """Whether a path in one of the folders is a part of the value, or one that starts where the program is started.
+
+    An address is no path, and a property given to Java is read by nobody but the program that knows it.
+    """
+    words = (word.strip("'\"") for word in re.split(r"[\s=:,;]+", re.sub(r"https?://\S+|(?<!\S)-D\S+", " ", value)))
+    return any(
+        word.startswith(("./", "../")) or ("/" in word and _within(_plain(word), folders)) for word in words if word
+    )
+
+
+def _plain(word: str) -> str:
+    """The absolute path that a word ends with, in its shortest form."""
+    return posixpath.normpath("/" + word.partition("/")[2].lstrip("/"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from benchflow.verify.environment import SCRATCH
 
@@ -22,6 +22,13 @@ _SYSTEM = {
     "/var/run": "/run",
     "/var/lock": "/run/lock",
 }
+
+
+class Alias(NamedTuple):
+    """Where a link leads, and the mode of what is there, as far as it is known."""
+
+    end: str
+    mode: int
 
 
 def secret_end(path: str, links: Mapping[str, str]) -> str | None:

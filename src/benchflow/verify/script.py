@@ -2,7 +2,8 @@
 
 Nothing is taken over from what the agent could reach: the folders are made anew, HOME and TMPDIR are fresh, the
 environment is the image's and the task's, and every process the script left is dead before the reward is read.
-The script's exit code says nothing; the reward file says all. Failing to score is a VerifierError, never a zero.
+The script's exit code says nothing; the reward file says all, and two that disagree say nothing. Failing to score is a
+VerifierError, never a zero.
 """
 
 from __future__ import annotations
@@ -19,11 +20,13 @@ from benchflow.verify.environment import (
     PYTHON_GUARD,
     SCRATCH,
     SYSTEM_PATH,
+    Modules,
     bare_environment,
+    git_config,
     guard_files,
     verifier_environment,
 )
-from benchflow.verify.reward import REWARD_LIMIT, check_range, parse_reward_json, parse_reward_text
+from benchflow.verify.reward import REWARD_LIMIT, check_range, is_pass, parse_reward_json, parse_reward_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -36,6 +39,9 @@ LOGS = "/logs/verifier"
 PREPARE_TIMEOUT = 120.0
 """Seconds that making the verifier's folders may take."""
 
+ROUNDING = 0.01
+"""How far two files of one reward may lie apart."""
+
 
 @dataclass(frozen=True, slots=True)
 class ScriptCheck:
@@ -44,9 +50,9 @@ class ScriptCheck:
     Without any files the image is expected to bring its own /tests, which is then left as it is. `private` keeps /tests
     and the reward folder from every user but root, for a verifier that shares its sandbox with living processes of the
     agent; their pids are in `keep`. `clean_env` and `git_hooks` are the task's choice; `new_loader_cache` has the list
-    of shared libraries made anew, because the one that is there is not the image's; `new_modules` are the names of
-    Python modules that the agent added, `new_paths` the folders that it told Python to look for modules in. None
-    of `secrets` is in what is kept of the output.
+    of shared libraries made anew, because the one that is there is not the image's; `modules` are what
+    Python has to know. None of `secrets` is in what is kept
+    of the output.
     """
 
     files: Sequence[Path | Mapping[str, FileData | bytes]]
@@ -60,8 +66,7 @@ class ScriptCheck:
     clean_env: bool = True
     git_hooks: bool = False
     new_loader_cache: bool = False
-    new_modules: frozenset[str] = frozenset()
-    new_paths: frozenset[str] = frozenset()
+    modules: Modules = field(default_factory=Modules)
     secrets: Sequence[str] = field(default=(), repr=False)
 
     def environment(self, box: Sandbox) -> dict[str, str]:
@@ -122,30 +127,58 @@ mkdir -p -m 0700 {SCRATCH}/home {SCRATCH}/scratch
         # Who owns the folder above could exchange the one with the reward.
         script += "chown 0:0 /logs && chmod go-w /logs\n"
     if check.user is not None:
-        script += f"chown {shlex.quote(str(check.user))} {LOGS} {SCRATCH}/home {SCRATCH}/scratch\n"
+        private = tests if check.private else ""
+        script += f"chown {shlex.quote(str(check.user))} {private} {LOGS} {SCRATCH}/home {SCRATCH}/scratch\n"
     if check.new_loader_cache:
-        script += "[ ! -x /sbin/ldconfig ] || /sbin/ldconfig\n"
+        script += "[ ! -x /sbin/ldconfig ] || /sbin/ldconfig -X\n"
     env = {"PATH": ":".join(SYSTEM_PATH), "LD_PRELOAD": "", "LD_LIBRARY_PATH": "", "ENV": ""}
     made = await box.exec(["/bin/sh", "-c", script], user=0, env=env, cwd="/", timeout=PREPARE_TIMEOUT)
     if not made.ok:
         words = made.stderr.decode("utf-8", "replace").strip() or f"exit code {made.exit_code}"
         raise VerifierError(f"the verifier's folders could not be made: {words}")
     if check.clean_env:
-        files = guard_files(check.new_modules, check.new_paths, beside_agent=check.private)
+        files = guard_files(check.modules, beside_agent=check.private)
         await box.put(files, PYTHON_GUARD)
+        await box.put({".gitconfig": git_config(keep_hooks=check.git_hooks)}, f"{SCRATCH}/home")
 
 
 async def _read_reward(box: Sandbox) -> dict[str, float]:
-    for name, parse in (("reward.json", parse_reward_json), ("reward.txt", parse_reward_text)):
-        try:
-            return parse(await box.read(f"{LOGS}/{name}", limit=REWARD_LIMIT))
-        except FileNotFoundError:
-            continue
-        except SandboxGone:
-            raise
-        except SandboxError as error:
-            raise VerifierError(f"{name} cannot be read: {error.message}") from None
+    json, text = await _read(box, "reward.json"), await _read(box, "reward.txt")
+    if json is not None:
+        rewards = parse_reward_json(json)
+        check_agreement(rewards, text)
+        return rewards
+    if text is not None:
+        return parse_reward_text(text)
     raise VerifierError(
         f"the verifier wrote neither {LOGS}/reward.json nor {LOGS}/reward.txt",
         hint="its output is in verifier/test-stdout.txt",
     )
+
+
+async def _read(box: Sandbox, name: str) -> bytes | None:
+    try:
+        return await box.read(f"{LOGS}/{name}", limit=REWARD_LIMIT)
+    except FileNotFoundError:
+        return None
+    except SandboxGone:
+        raise
+    except SandboxError as error:
+        raise VerifierError(f"{name} cannot be read: {error.message}") from None
+
+
+def check_agreement(rewards: Mapping[str, float], text: bytes | None) -> None:
+    """Raises VerifierError when reward.json says `rewards` and reward.txt says something else: who wrote which?
+
+    Numbers may be rounded, but not to a pass. A reward.txt that holds no number says nothing.
+    """
+    try:
+        other = parse_reward_text(text or b"")
+    except VerifierError:
+        return
+    main = rewards.get("reward", other["reward"])
+    if abs(main - other["reward"]) > ROUNDING or (is_pass(rewards) and not is_pass(other)):
+        raise VerifierError(
+            f"reward.json says {dict(rewards)} and reward.txt {other['reward']}",
+            hint="let test.sh write one of them, or the same reward into both",
+        )

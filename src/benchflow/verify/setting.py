@@ -14,26 +14,40 @@ if TYPE_CHECKING:
     from benchflow.sandbox.base import Change
     from benchflow.verify.evidence import Severity
 
-_SHELL_USE = re.compile(r"bash\s+(?:-\w*[li]|--login)|/etc/profile|\.bashrc|\bsu\s+-")
+_ENVIRONMENT = re.compile(r"(?:-m[\"',\s]+venv|\buv\s+venv|\bvirtualenv)[\"',]*\s+([^\n;&|)]*)")
+_MAKE = re.compile(r"\bmake\b([^\n;&|]*)")
+_TARGET = re.compile(r"(?<=\s)[a-z][\w-]*(?=\s|$)")
+_LINK_USE = re.compile(
+    r"\b(?:readlink|islink|is_symlink|symlinks?|lstat)\b|(?:\[|\btest)\s+(?:!\s+)?-[Lh]\s|\btype\s+l\b"
+)
+_SHELL_USE = re.compile(
+    r"(?<!\w)(?:ba|da|a|k|z|c|tc)?sh[\s\"',]+(?:-\S+[\s\"',]+(?:pipefail[\s\"',]+)?)*-(?:\w*[li]|-login)"
+    r"|\b(?:su|sudo|runuser)\b[^\n;|&]*[\s\"'](?:-|-\w*[li]\w*|--login)(?![\w-])|/etc/profile|\.bashrc"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
     """What the rules need to know. `words` are all words in the task's own test files, `asked` those of its
-    instruction, `test_files` the names of the test files.
+    instruction, `test_files` the names of the test files, `environments` those of the virtual environments they make.
 
     `copied` says that everything which differs was carried over from the agent's sandbox, whoever owns it now; `live`,
-    that processes of the agent go on beside the verifier.
+    that processes of the agent go on beside the verifier. `user` is whom the agent ran as. `declared` are files that
+    the task hands to a separate verifier by name. `about_links` says that the tests look at links themselves.
     """
 
     workdir: str
     env: Mapping[str, str] = field(default_factory=dict)
     root: bool = False
+    user: str | int | None = None
     copied: bool = False
     live: bool = False
     words: frozenset[str] = frozenset()
     asked: frozenset[str] = frozenset()
     test_files: frozenset[str] = frozenset()
+    environments: frozenset[str] = frozenset()
+    declared: frozenset[str] = frozenset()
+    about_links: bool = False
     login_shell: bool = False
     clean_conftests: bool = True
     remove_hooks: bool = True
@@ -42,6 +56,10 @@ class Setting:
 
     def in_workspace(self, path: str) -> bool:
         return self.workdir != "/" and path.startswith(f"{self.workdir.rstrip('/')}/")
+
+    def declares(self, change: Change) -> bool:
+        """Whether the task itself asks for just this file."""
+        return change.path in self.declared and change.type == "file"
 
     def writes(self, change: Change) -> bool:
         """Whether the agent could have made this change: what belongs to root alone, a plain user could not.
@@ -54,8 +72,23 @@ class Setting:
 
 
 def words_of(texts: Iterable[str]) -> frozenset[str]:
-    """Every word in the task's test files that could name a program or a module."""
-    return frozenset(word for text in texts for word in re.findall(r"[A-Za-z0-9_.+\[-]+", text))
+    """Every word in the task's test files that could name a program, a module or a file."""
+    found = {word for text in texts for word in re.findall(r"[A-Za-z0-9_.+\[-]+", text)}
+    # What ends a sentence may have been meant without its stop.
+    return frozenset(found | {word.rstrip(".") for word in found} - {""})
+
+
+def environments_of(texts: Iterable[str]) -> frozenset[str]:
+    """The names of virtual environments that the task's test files make, and of targets that they have made."""
+    texts = list(texts)
+    places = (re.findall(r"[\w./-]+", line) for text in texts for line in _ENVIRONMENT.findall(text))
+    made = {place.rstrip("/").rpartition("/")[2] for found in places for place in found if place[0] != "-"}
+    return frozenset(made.union(*(_TARGET.findall(line) for text in texts for line in _MAKE.findall(text))))
+
+
+def speaks_of_links(texts: Iterable[str]) -> bool:
+    """Whether the task's test files look at links themselves, and not only at what they lead to."""
+    return any(_LINK_USE.search(text) for text in texts)
 
 
 def wants_login_shell(texts: Iterable[str]) -> bool:
