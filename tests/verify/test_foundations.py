@@ -122,7 +122,7 @@ def test_a_link_to_where_other_things_are_found_is_suspect(path: str) -> None:
             f"{LIBRARIES}/haswell/libz.so.1",
         ),
         *("/etc/ld.so.preload", "/etc/ld.so.conf.d/mine.conf", "/etc/ld-musl-x86_64.path", "/etc/ssl/openssl.cnf"),
-        *("/etc/pip.conf", "/etc/xdg/pip/pip.conf", "/etc/apt/apt.conf.d/99hook", "/usr/lib/ssl/openssl.cnf"),
+        *("/etc/pip.conf", "/etc/xdg/pip/pip.conf", "/usr/lib/ssl/openssl.cnf"),
         *(
             "/usr/lib/gcc/x86_64-linux-gnu/12/specs",
             "/usr/lib/gcc/x86_64-linux-gnu/12/as",
@@ -162,6 +162,15 @@ def test_what_runs_when_a_package_is_installed_is_suspect_unless_it_came_with_on
     installing = replace(ROOT, words=frozenset({"apt-get"}))
     assert trust(Change("/var/lib/dpkg/info/libc-bin.postinst", "modified"), setting=installing) == "suspect"
     assert trust(*added("/var/lib/dpkg/info/nginx.postinst"), setting=installing) == "trusted"
+    assert trust(*added("/etc/apt/apt.conf.d/99hook"), setting=installing) == "suspect"
+    assert trust(*added("/etc/apt/apt.conf.d/99hook")) == "trusted"
+
+
+def test_parts_of_python_that_are_packages_of_their_own() -> None:
+    library = "/usr/lib/python3.11"
+    assert trust(*added(f"{library}/distutils/ccompiler.py")) == "trusted"
+    for path in (f"{library}/json/decoder.so", f"{library}/lib-dynload/readline.so", f"{library}/extra.py"):
+        assert trust(*added(path), image=IMAGE | {f"{library}/json/decoder.py"}) == "suspect"
 
 
 def test_a_program_that_cannot_be_run_any_more_is_suspect() -> None:
@@ -175,7 +184,7 @@ def test_the_cache_of_libraries_is_always_the_images() -> None:
     assert found.restore == [LOADER_CACHE]
     assert [(one.severity, one.action) for one in found.findings] == [("info", "restored")]
     for kind in ("added", "modified"):
-        change = Change(LOADER_CACHE, kind)  # type: ignore[arg-type]
+        change = Change(LOADER_CACHE, kind)
         assert judge([change], ROOT).inspect == [(change, "loader-cache")]
 
 

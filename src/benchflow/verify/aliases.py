@@ -7,6 +7,7 @@ name of a file which the tests write or copy would have them write into another 
 from __future__ import annotations
 
 import posixpath
+import re
 from typing import TYPE_CHECKING
 
 from benchflow.errors import SandboxError, SandboxGone, VerifierError
@@ -28,6 +29,7 @@ ASKED_AT_ONCE = 200
 """Links that are asked about with one command."""
 
 _NOBODY = 65534
+_PROGRAMS = re.compile(r"/\.?bin/[^/]+$|/node_modules/")
 _UNREADABLE = 'for link do [ -r "$link" ] || printf "%s\\0" "$link"; done'
 
 
@@ -36,7 +38,9 @@ async def settle_links(box: Sandbox, links: Mapping[str, Alias], setting: Settin
     places = tuple(f"{place.rstrip('/')}/" for place in (setting.workdir, *OPEN_TO_ALL))
     links = {path: alias for path, alias in links.items() if path.startswith(places)}
     astray = await _astray(box, links, setting)
-    named = {path for path in links if posixpath.basename(path) in setting.words | setting.test_files}
+    words = setting.words | setting.test_files
+    # A program may look for its parts beside what a link to it leads to, and tests write none.
+    named = {path for path in links if posixpath.basename(path) in words and not _PROGRAMS.search(path)}
     files = {path: await _content(box, links[path].end) for path in named.difference(astray)}
     own = {path: content for path, content in files.items() if content is not None}
     await box.restore([*astray, *own])

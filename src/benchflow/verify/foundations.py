@@ -66,11 +66,16 @@ _MADE_BY_TOOLS = re.compile(
 )
 _STDLIB = re.compile(r"(/.*?/lib(?:64)?/python3?(?:\.\d+)?)/(?!(?:site|dist)-packages(?:/|$))")
 
+_STARTS_WITH_PYTHON = "apport_python_hook"
+"""What Debian's Python imports whenever it starts, if it is there."""
+
+_SPLIT_OFF = frozenset({"_distutils_system_mod.py"})
+
 _OWN = re.compile(r"/(?:home|tmp|root)/")
 _CONFIGURATION = re.compile(
-    r"/etc/(?:ld\.so\.conf|ld-musl-|apt/apt\.conf|dpkg/dpkg\.cfg|pip\.conf|xdg(?:/pip(?:/pip\.conf)?)?$|uv(?:/|$)"
+    r"/etc/(?:ld\.so\.conf|ld-musl-|pip\.conf|xdg(?:/pip(?:/pip\.conf)?)?$|uv(?:/|$)"
     r"|gitconfig|npmrc|nsswitch\.conf|perl/|pkcs11/)"
-    r"|/gconv/|/glibc-hwcaps(?:/|$)|/libnss_[^/]+\.so|/usr/lib/gcc/.*/(?:specs|as|ld)$"
+    r"|/gconv/|/glibc-hwcaps(?:/|$)|/libnss_[^/]+\.so\.\d|/usr/lib/gcc/.*/(?:specs|as|ld)$"
     r"|(?:/usr(?:/local)?)?/lib(?:64)?/(?:[^/]+-linux-[^/]+/)?(?:tls|haswell|avx512_1|x86_64|aarch64)(?:/|$)"
     r"|/usr/local/(?:lib|share)/(?:[^/]+/)?(?:(?:site_)?perl|site_ruby)(?:/|$)|/rubygems/defaults/operating_system\.rb$"
 )
@@ -94,7 +99,7 @@ _READ_BY = (
 
 _OBEYED_BY = {
     ("apt", "apt-get", "apk", "yum", "dnf", "microdnf", "pacman"): re.compile(
-        r"/etc/(?:apt/(?:sources|preferences|trusted|auth|keyrings)|apk/|yum\.repos\.d/|dnf/|pacman"
+        r"/etc/(?:apt/(?:apt\.conf|sources|preferences|trusted|auth|keyrings)|dpkg/dpkg\.cfg|apk/|yum\.repos\.d/|dnf/|pacman"
         r"|ca-certificates/update\.d/)|/usr/sbin/policy-rc\.d$|/var/lib/dpkg/info/[^/]+\.(?:pre|post)(?:inst|rm)$"
     ),
     ("su", "sudo", "runuser"): re.compile(r"/etc/(?:pam\.d|security|environment|sudo|login\.defs|default/su)"),
@@ -129,7 +134,10 @@ def questions(change: Change, setting: Setting) -> Iterator[str]:
 
 def _meant(path: str) -> Iterator[str]:
     """Where the image may have what is found under the same name as a library, module or header at `path`."""
-    if found := SITE.search(path):
+    if found := _STDLIB.match(path):
+        folder, name = posixpath.split(path)
+        yield from (f"{folder}/{name.partition('.')[0]}{suffix}" for suffix in ("", ".py"))
+    elif found := SITE.search(path):
         yield from _modules(path[: found.start()], path[found.end() :].split("/", maxsplit=1)[0])
     elif found := _LIBRARY.match(path):
         for machine in [found[1]] if found[1] else _MACHINES:
@@ -207,7 +215,7 @@ def _shadow(change: Change, setting: Setting, seen: Seen) -> Finding | None:
     orders = [order for order in (folders, list(SYSTEM_PATH)) if folder in order]
     later = {other for order in orders for other in order[order.index(folder) :]} if orders else shipped
     # A program that nobody else has is the one that the tests mean, unless they install one, or root made it.
-    doubtful = setting.root or not INSTALLERS.isdisjoint(setting.words)
+    doubtful = (setting.root and not setting.in_workspace(folder)) or not INSTALLERS.isdisjoint(setting.words)
     if shipped & later or (not shipped and doubtful and name in setting.words and folder in folders):
         detail = "a program that the verifier may run by name"
         put_back = setting.remove_hooks and (not setting.root or setting.in_workspace(change.path))
@@ -247,7 +255,7 @@ def _added_by_root(change: Change, setting: Setting, seen: Seen) -> Finding | No
     if not _by_root(change, setting) or change.kind != "added" or "/__pycache__" in path:
         return None
     if (found := _STDLIB.match(path)) and _TOOLCHAIN.match(path) and found[1] not in seen.added:
-        return made(change, "packages", "critical", "among the modules of the image's Python", restored=False)
+        return _standard(change, found, seen)
     if site := SITE.search(path):
         return _package(change, site, setting, seen)
     folder = posixpath.dirname(path)
@@ -257,6 +265,15 @@ def _added_by_root(change: Change, setting: Setting, seen: Seen) -> Finding | No
     return None
 
 
+def _standard(change: Change, library: re.Match[str], seen: Seen) -> Finding | None:
+    """A file among the modules of the image's Python. What Debian splits off lies in folders, under new names."""
+    name, below, _ = change.path[library.end() :].partition("/")
+    split_off = name != "lib-dynload" if below else name in _SPLIT_OFF
+    if split_off and seen.shipped.isdisjoint(_meant(change.path)):
+        return None
+    return made(change, "packages", "critical", "among the modules of the image's Python", restored=False)
+
+
 def _package(change: Change, site: re.Match[str], setting: Setting, seen: Seen) -> Finding | None:
     path = change.path
     packages, top = path[: site.end() - 1], path[site.end() :].partition("/")[0]
@@ -264,7 +281,7 @@ def _package(change: Change, site: re.Match[str], setting: Setting, seen: Seen) 
     if (packages in seen.added and not packages.startswith("/usr/")) or top.endswith((".pth", "-info")):
         return None
     into = f"{packages}/{top}" != path and f"{packages}/{top}" not in seen.added
-    named = name in TEST_MODULES or (name in setting.words and not name.startswith("__"))
+    named = name in TEST_MODULES or name == _STARTS_WITH_PYTHON or (name in setting.words and not name.startswith("__"))
     if into or named or not seen.shipped.isdisjoint(_meant(path)):
         return made(change, "packages", "critical", f"the verifier may import {name}", restored=False)
     return None

@@ -87,7 +87,10 @@ def questions(changes: Sequence[Change], setting: Setting) -> list[str]:
     """Paths of which `judge` has to know whether the image ships them."""
     mine = [change for change in changes if setting.writes(change)]
     rooms = (foundations, standins)
-    return list(dict.fromkeys(path for change in mine for room in rooms for path in room.questions(change, setting)))
+    asked = [path for change in mine for room in rooms for path in room.questions(change, setting)]
+    names = {_module_name(change) for change in mine} - {""}
+    top = setting.workdir.rstrip("/")
+    return list(dict.fromkeys([*asked, *(f"{top}/{name}{suffix}" for name in sorted(names) for suffix in ("", ".py"))]))
 
 
 def judge(changes: Sequence[Change], setting: Setting, shipped: Collection[str] = ()) -> Judgement:
@@ -107,7 +110,9 @@ def judge(changes: Sequence[Change], setting: Setting, shipped: Collection[str] 
             findings.append(finding)
             if finding.action == "restored":
                 restore.append(change.path)
-    own = frozenset(filter(None, (_own_module(change, setting) for change in mine)))
+    top = setting.workdir.rstrip("/")
+    known = {posixpath.basename(path).removesuffix(".py") for path in seen.shipped if posixpath.dirname(path) == top}
+    own = frozenset(known.union(filter(None, (_own_module(change, setting) for change in mine))))
     added = (_module_name(change) for change in mine if not _is_copy(change, own, setting))
     named = (path for path in seen.programs & seen.above if path.split("/")[-2] in setting.words)
     restore = _outermost(restore)

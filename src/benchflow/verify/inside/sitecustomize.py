@@ -4,11 +4,11 @@ A program that is started in the workspace, or told to look there, finds the sta
 is installed or lies in /tests before a module of the same name that the agent added (the file `names` beside this one;
 "*" where processes of the agent go on, and every module but those behind a "!" may be one that it adds). Modules that
 the image shipped in the workspace are found as ever. Packages that the agent installed in the workspace (the file
-`packages`) come after all others that are installed, but for each other. Where an installed module tries whether another
-one is there, it does not mean the agent's: it finds no module that the agent added, and of its packages none while it is
-imported itself, the standard library and pytest never. What it cannot do without, or was told by others to load, it
-finds. Folders that .pth files of the agent name (the file `paths`) come after all others. Pytest plugins are only those
-that are installed.
+`packages`) come after all others that are installed, but for each other. Where an installed module tries whether
+another one is there, it does not mean the agent's: it finds no module that the agent added, and of its packages none
+while it is imported itself, the standard library and pytest never. What it cannot do without, or was told by others to
+load, it finds. Folders that .pth files of the agent name (the file `paths`) come after all others. Pytest plugins are
+only those that are installed.
 Works with every Python 3 and needs nothing but the standard library.
 """
 
