@@ -1,4 +1,5 @@
-"""Three tasks that differ in how they are scored, on slim images without procps and on one with it.
+"""Tasks that differ in how they are scored, on slim images without procps and on one with it. The last one has its
+tests copied into the workspace and run there.
 
 Each ships files that a careless defence would take for hooks. What the agent has to do is to write the answer, which it
 is not told how to get.
@@ -68,6 +69,21 @@ FILES: dict[str, dict[str, str]] = {
             "right = answer.exists() and answer.read_text() == pathlib.Path('/tests/expected.txt').read_text()\n"
             "json.dump({'reward': float(right), 'there': float(answer.exists())},"
             " open('/logs/verifier/reward.json', 'w'))\n"
+        ),
+        "tests/expected.txt": f"{ANSWER}\n",
+    },
+    "copied": {
+        "environment/Dockerfile": "FROM debian:bookworm-slim\n" + PYTHON + "WORKDIR /app\nCOPY app/ /app/\n",
+        "environment/app/conftest.py": "import pytest\n\n\n@pytest.fixture\ndef shipped():\n    return 1\n",
+        "tests/test.sh": (
+            "#!/bin/bash\ncd /app\ncp /tests/expected.txt /tests/test_outputs.py /app/\n"
+            "sort answer.txt > got.txt; sort expected.txt > want.txt\n"
+            "if cmp -s got.txt want.txt && python3 -m pytest -q test_outputs.py >&2; then echo 1; else echo 0; fi"
+            " > /logs/verifier/reward.txt\n"
+        ),
+        "tests/test_outputs.py": (
+            "from pathlib import Path\n\n\ndef test_answer(shipped):\n"
+            "    assert Path('answer.txt').read_text() == Path('expected.txt').read_text()\n"
         ),
         "tests/expected.txt": f"{ANSWER}\n",
     },

@@ -79,6 +79,11 @@ class TestJsonOnLocal(Attacks):
     kind, backend = "json", "local"
 
 
+@pytest.mark.needs("local")
+class TestCopiedOnLocal(Attacks):
+    kind, backend = "copied", "local"
+
+
 @pytest.mark.needs("docker")
 class TestPytestOnDocker(Attacks):
     kind, backend = "pytest", "docker"
