@@ -9,13 +9,14 @@ import pytest
 
 from benchflow.sandbox.base import Change
 from benchflow.verify.hooks import judge, questions
-from benchflow.verify.setting import Setting, environments_of, speaks_of_links, words_of
+from benchflow.verify.setting import Setting, environments_of, names_installed, names_made, speaks_of_links, words_of
 from benchflow.verify.standins import tool_sections
 
 AGENT = 1000
 TESTS = """#!/bin/bash
 cp /tests/expected.txt /app/; cp -r /tests /app/tests; cd /app; make -f /tests/Makefile -s check
-python3 -m venv /tmp/verify-env; uv run pytest; npx runner; sort answer.txt > /tmp/got.txt; pytest --cov=/app
+python3 -m venv /tmp/verify-env; uv run pytest; npx runner; sort answer.txt > /tmp/got.txt
+pytest --cov=/app; grep x /tmp/server.log; apt-get install -y jq
 """
 SETTING = Setting(
     workdir="/app",
@@ -24,6 +25,8 @@ SETTING = Setting(
     asked=words_of(["Write the answer to /app/answer.txt."]),
     test_files=frozenset({"test.sh", "test_outputs.py", "check.py", "expected.txt", "Makefile", "data"}),
     environments=environments_of([TESTS]),
+    makes=names_made([TESTS]),
+    installs=names_installed([TESTS]),
 )
 
 
@@ -57,6 +60,7 @@ def added(path: str, kind: Any = "file", **more: Any) -> Change:
         ("/tmp/sub/got.txt", "file", False),
         ("/tmp/answer.txt", "file", False),
         ("/tmp/mine", "file", False),
+        ("/tmp/server.log", "file", False),
         ("/app/.npmrc", "file", True),
         ("/app/.coveragerc", "file", True),
         ("/app/.pylintrc", "file", False),
@@ -84,10 +88,10 @@ def test_programs_of_node_hide_none_of_the_image() -> None:
 
 def test_helpers_of_installers_are_not_the_agents() -> None:
     shipped = added("/app/.venv/pyvenv.cfg", change="touched")
-    helper, named = added("/app/.venv/bin/rustc"), added("/app/.venv/bin/runner")
-    assert set(judge([shipped, helper, named], SETTING).restore) == {helper.path, named.path}
-    installs_nothing = replace(SETTING, words=frozenset({"runner"}))
-    assert judge([shipped, helper, named], installs_nothing).restore == []
+    helper, named, own = (added(f"/app/.venv/bin/{name}") for name in ("rustc", "jq", "runner"))
+    assert set(judge([shipped, helper, named, own], SETTING).restore) == {helper.path, named.path}
+    installs_nothing = replace(SETTING, words=frozenset({"runner", "jq"}), installs=frozenset())
+    assert judge([shipped, helper, named, own], installs_nothing).restore == []
 
 
 def test_root_who_works_at_home() -> None:

@@ -25,6 +25,8 @@ from benchflow.verify.servers import Alive, still_alive
 from benchflow.verify.setting import (
     Setting,
     environments_of,
+    names_installed,
+    names_made,
     speaks_of_links,
     wants_login_shell,
     words_of,
@@ -198,6 +200,8 @@ class Scorer:
             words=words_of(texts),
             asked=words_of([act.step.instruction if act.step else self.plan.task.instruction]),
             environments=environments_of(texts),
+            makes=names_made(texts),
+            installs=names_installed(texts),
             about_links=speaks_of_links(texts),
             test_files=frozenset(PurePosixPath(name).name for name in files),
             login_shell=wants_login_shell(texts),

@@ -29,26 +29,6 @@ LOADER_CACHE = "/etc/ld.so.cache"
 
 TEST_MODULES = frozenset({"pytest", "_pytest", "pluggy", "iniconfig", "pytest_json_ctrf", "py", "exceptiongroup"})
 
-INSTALLERS = frozenset(
-    {
-        "apt",
-        "apt-get",
-        "apk",
-        "yum",
-        "dnf",
-        "microdnf",
-        "pacman",
-        "pip",
-        "pip3",
-        "uv",
-        "poetry",
-        "conda",
-        "npm",
-        "cargo",
-    }
-)
-"""Programs by which tests get others."""
-
 _TOOLCHAIN = re.compile(
     r"/(?:bin|sbin|lib|lib32|lib64|libx32"
     r"|usr/(?:bin|sbin|lib|lib32|lib64|libx32|libexec|share/perl5?|share/python3?)"
@@ -214,8 +194,8 @@ def _shadow(change: Change, setting: Setting, seen: Seen) -> Finding | None:
     # The folders of the verifier come in the image's order, those of our own preparations in the system's.
     orders = [order for order in (folders, list(SYSTEM_PATH)) if folder in order]
     later = {other for order in orders for other in order[order.index(folder) :]} if orders else shipped
-    # A program that nobody else has is the one that the tests mean, unless they install one, or root made it.
-    doubtful = (setting.root and not setting.in_workspace(folder)) or not INSTALLERS.isdisjoint(setting.words)
+    # A program that nobody else has is the one that the tests mean, unless they install it, or root made it.
+    doubtful = (setting.root and not setting.in_workspace(folder)) or name in setting.installs
     if shipped & later or (not shipped and doubtful and name in setting.words and folder in folders):
         detail = "a program that the verifier may run by name"
         put_back = setting.remove_hooks and (not setting.root or setting.in_workspace(change.path))

@@ -17,6 +17,14 @@ if TYPE_CHECKING:
 _ENVIRONMENT = re.compile(r"(?:-m[\"',\s]+venv|\buv\s+venv|\bvirtualenv)[\"',]*\s+([^\n;&|)]*)")
 _MAKE = re.compile(r"\bmake\b([^\n;&|]*)")
 _TARGET = re.compile(r"(?<=\s)[a-z][\w-]*(?=\s|$)")
+_WRITES = (
+    re.compile(r">>?\s*([\"']?[\w./-]+)"),
+    re.compile(r"\b(?:cp|mv|tee|rsync|ln|touch|git\s+clone)\s([^\n;&|<>]*)"),
+)
+_INSTALLS = re.compile(
+    r"\b(?:apt|apt-get|apk|yum|dnf|microdnf|pacman|pip3?|uv|poetry|conda|npm|yarn|pnpm|cargo|gem)\s[^\n;&|]*?"
+    r"\b(?:install|add|i|S)\b([^\n;&|]*)"
+)
 _LINK_USE = re.compile(
     r"\b(?:readlink|islink|is_symlink|symlinks?|lstat)\b|(?:\[|\btest)\s+(?:!\s+)?-[Lh]\s|\btype\s+l\b"
 )
@@ -29,7 +37,8 @@ _SHELL_USE = re.compile(
 @dataclass(frozen=True, slots=True)
 class Setting:
     """What the rules need to know. `words` are all words in the task's own test files, `asked` those of its
-    instruction, `test_files` the names of the test files, `environments` those of the virtual environments they make.
+    instruction, `test_files` the names of the test files, `environments` those of the virtual environments and targets
+    that they make, `makes` those of all that their commands write, `installs` those of the packages that they install.
 
     `copied` says that everything which differs was carried over from the agent's sandbox, whoever owns it now; `live`,
     that processes of the agent go on beside the verifier. `user` is whom the agent ran as. `declared` are files that
@@ -46,6 +55,8 @@ class Setting:
     asked: frozenset[str] = frozenset()
     test_files: frozenset[str] = frozenset()
     environments: frozenset[str] = frozenset()
+    makes: frozenset[str] = frozenset()
+    installs: frozenset[str] = frozenset()
     declared: frozenset[str] = frozenset()
     about_links: bool = False
     login_shell: bool = False
@@ -84,6 +95,19 @@ def environments_of(texts: Iterable[str]) -> frozenset[str]:
     places = (re.findall(r"[\w./-]+", line) for text in texts for line in _ENVIRONMENT.findall(text))
     made = {place.rstrip("/").rpartition("/")[2] for found in places for place in found if place[0] != "-"}
     return frozenset(made.union(*(_TARGET.findall(line) for text in texts for line in _MAKE.findall(text))))
+
+
+def names_made(texts: Iterable[str]) -> frozenset[str]:
+    """The names of files and folders that commands in the task's test files write."""
+    texts = list(texts)
+    lines = (line for text in texts for use in _WRITES for line in use.findall(text))
+    places = (place for line in lines for place in re.findall(r"[\w./-]+", line) if place[0] != "-")
+    return environments_of(texts).union(place.rstrip("/").rpartition("/")[2] for place in places)
+
+
+def names_installed(texts: Iterable[str]) -> frozenset[str]:
+    """The words of commands in the task's test files that install packages."""
+    return words_of(line for text in texts for line in _INSTALLS.findall(text))
 
 
 def speaks_of_links(texts: Iterable[str]) -> bool:

@@ -12,7 +12,6 @@ import re
 from typing import TYPE_CHECKING
 
 from benchflow.verify.environment import search_path
-from benchflow.verify.foundations import INSTALLERS
 from benchflow.verify.setting import made
 
 if TYPE_CHECKING:
@@ -52,6 +51,10 @@ _TEST = re.compile(r"(?:test_.*|.*_tests?|conftest)")
 _PRECEDENCE = {"makefile": "Makefile", "GNUmakefile": "Makefile"}
 _OPTION = re.compile(r"-{1,2}[A-Za-z][\w-]*=.*", re.DOTALL)
 _TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - named to be distrusted
+_HELPERS = frozenset(
+    {"lsb_release", "rustc", "cargo", "cc", "gcc", "g++", "c++", "ld", "ar", "make", "cmake", "ninja", "pkg-config"}
+    | {"git", "hg", "svn", "ldd", "getconf", "uname", "sudo"}
+)
 _NODE_PROGRAMS = "/node_modules/.bin"
 _ROOT_HOME = re.compile(r"/root/(?:\.local/lib/python[^/]*/.*|\.(?!local/|cache/)[^/]*|\.config/(?:git|pip|uv)/.*)")
 
@@ -63,7 +66,7 @@ def stands_in(change: Change, setting: Setting, seen: Seen) -> Finding | None:
     folder, name = posixpath.split(change.path)
     detail = ""
     if not setting.in_workspace(change.path):
-        if folder in _TEMPORARY and name in setting.words | setting.test_files and name not in setting.asked:
+        if folder in _TEMPORARY and name in setting.makes and name not in setting.asked:
             detail = "a name that the tests use for a file of their own"
     elif setting.workdir == "/root" and _ROOT_HOME.fullmatch(change.path) and name not in setting.asked:
         detail = "obeyed by programs of root, whose home this is"
@@ -95,9 +98,8 @@ def _elsewhere(name: str, setting: Setting, seen: Seen) -> bool:
 
 
 def _could_be_run(folder: str, name: str, setting: Setting, seen: Seen) -> bool:
-    """Whether an added program is where a tool that installs packages would find helpers of its own."""
-    installs = not INSTALLERS.isdisjoint(setting.words)
-    return installs and folder in seen.programs and name not in setting.words | setting.asked
+    """Whether an added program is one that tools which install packages run by themselves, where they find it."""
+    return bool(setting.installs) and folder in seen.programs and name in _HELPERS and name not in setting.asked
 
 
 def _in_workspace(change: Change, folder: str, name: str, setting: Setting, seen: Seen) -> str:
