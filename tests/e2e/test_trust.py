@@ -146,3 +146,17 @@ async def test_a_server_goes_on_and_reaches_nothing_of_the_verifiers(make_task: 
     assert result.passed, (result.rollout_dir / "verifier" / "test-stdout.txt").read_text()
     assert result.trust == "trusted"
     assert [one for one in found.values() if one["family"] == "process" and one["detail"] == "listens"]
+
+
+@pytest.mark.needs("local")
+async def test_what_was_found_is_kept_when_the_verifier_fails(make_task: MakeTask) -> None:
+    files = {"instruction.md": "$ echo 'raise SystemExit' > /app/conftest.py\n", "tests/test.sh": "#!/bin/sh\nexit 1\n"}
+    task = make_task("", files)
+    config = RolloutConfig(
+        task_path=task, scenes=[Scene.single(SHELL)], environment="local", jobs_dir=task.parent / "jobs"
+    )
+    result = await bf.run(config)
+    assert result.error is not None
+    assert result.error.boundary == "verifier"
+    document = json.loads((result.rollout_dir / "tampering.json").read_text())
+    assert [one["path"] for one in document["findings"]] == ["/app/conftest.py"]
