@@ -149,6 +149,22 @@ async def test_a_server_goes_on_and_reaches_nothing_of_the_verifiers(make_task: 
 
 
 @pytest.mark.needs("local")
+async def test_a_verifier_that_is_the_agents_user_is_not_run_beside_its_server(make_task: MakeTask) -> None:
+    serve = "(setsid python3 -m http.server 8098 --bind 127.0.0.1 > /dev/null 2>&1 &)"
+    wait = "until (exec 3<>/dev/tcp/127.0.0.1/8098) 2>/dev/null; do sleep 0.1; done"
+    for user, kind in (("agent", "VerifierError"), ("nobody", None)):
+        said = f"$ {serve}\n$ bash -c '{wait}'\n$ touch /app/done\n"
+        task = make_task(f'[verifier]\nuser = "{user}"\n', {"instruction.md": said})
+        config = RolloutConfig(
+            task_path=task, scenes=[Scene.single(SHELL)], environment="local", jobs_dir=task.parent / "jobs"
+        )
+        result = await bf.run(config)
+        assert (result.error.kind if result.error else None) == kind
+        if kind is None:
+            assert (result.verify_level, result.passed, result.trust) == ("live", True, "trusted")
+
+
+@pytest.mark.needs("local")
 async def test_what_was_found_is_kept_when_the_verifier_fails(make_task: MakeTask) -> None:
     files = {"instruction.md": "$ echo 'raise SystemExit' > /app/conftest.py\n", "tests/test.sh": "#!/bin/sh\nexit 1\n"}
     task = make_task("", files)

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, NamedTuple
 
+from benchflow.errors import VerifierError
 from benchflow.rollout.store import write_json
 from benchflow.rollout.world import contents, image_source, limits, verifier_network
 from benchflow.sandbox.base import Owner, SandboxSpec
@@ -129,6 +130,7 @@ class Scorer:
         if not place.trusted:
             findings.append(Finding("/", "level", "critical", "left", "root's processes live beside the verifier"))
         if place.level == "live":
+            self._refuse_own_user(act)
             spared = (*alive.servers, *(pid for pid, _ in alive.others if everything)) if alive else ()
             keep = (*spared, *await self.sidecars.pids(self.sandbox))
             await self.sandbox.kill_processes(keep=keep)
@@ -210,6 +212,15 @@ class Scorer:
             restore_files=hardening.restore_files,
             git_hooks=hardening.git_hooks,
         )
+
+    def _refuse_own_user(self, act: Act) -> None:
+        """Raises VerifierError where the verifier's files would belong to the user whose processes are beside it."""
+        user = self._config(act).user
+        if user is not None and str(user) in {str(one) for one in (self.account.user, *self.account.beside)}:
+            raise VerifierError(
+                f"[verifier] user is {user}, whose own server runs beside it: nothing could be kept from that",
+                hint="name another user, or none",
+            )
 
     def _beside_agent(self, fit: Hardened) -> list[Finding]:
         """What the agent's processes could exchange under a verifier which runs beside them."""
