@@ -9,6 +9,7 @@ VerifierError, never a zero.
 from __future__ import annotations
 
 import asyncio
+import posixpath
 import shlex
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -137,9 +138,9 @@ mkdir -p -m 0700 {SCRATCH}/home {SCRATCH}/scratch
         words = made.stderr.decode("utf-8", "replace").strip() or f"exit code {made.exit_code}"
         raise VerifierError(f"the verifier's folders could not be made: {words}")
     if check.clean_env:
-        files = guard_files(check.modules, beside_agent=check.private)
-        await box.put(files, PYTHON_GUARD)
-        await box.put({".gitconfig": git_config(keep_hooks=check.git_hooks)}, f"{SCRATCH}/home")
+        guard = guard_files(check.modules, beside_agent=check.private)
+        files = {f"{posixpath.basename(PYTHON_GUARD)}/{name}": content for name, content in guard.items()}
+        await box.put({**files, "home/.gitconfig": git_config(keep_hooks=check.git_hooks)}, SCRATCH)
 
 
 async def _read_reward(box: Sandbox) -> dict[str, float]:
