@@ -51,7 +51,7 @@ def added(*paths: str) -> list[Change]:
         *("/usr/local/go/src/testing/testing.go", "/usr/local/rustup/toolchains/stable/lib/librustc_driver.so"),
         *("/usr/local/bundle/gems/rspec-core-3/lib/rspec/core.rb", "/usr/local/openjdk-17/lib/modules"),
         *(
-            "/root/.pyenv/versions/3.12.1/lib/python3.12/os.py",
+            "/home/dev/.pyenv/versions/3.9/lib/python3.9/os.py",
             "/root/.nvm/versions/node/v20/lib/node_modules/npm/x.js",
         ),
         *("/root/.local/share/uv/python/cpython-3.12/lib/python3.12/os.py", "/root/.rustup/toolchains/s/lib/x.so"),
@@ -96,7 +96,7 @@ def test_a_link_to_where_other_things_are_found_is_suspect(path: str) -> None:
     [
         *("/usr/local/bin/cmp", "/usr/local/bin/python3", "/usr/local/bin/mytool", "/bin/mytool"),
         *("/usr/local/lib/libc.so.6", "/usr/local/lib/libtinfo.so.6", "/lib/libc.so.6", "/opt/x/lib/libc.so.6"),
-        *("/usr/local/include/assert.h", "/root/.pyenv/versions/3.12.1/bin/pybuilddir.txt"),
+        *("/usr/local/include/assert.h", "/home/dev/.pyenv/versions/3.9/bin/pybuilddir.txt"),
         *(
             "/usr/lib/python3.11/antigravity2.py",
             "/usr/lib/python311.zip",

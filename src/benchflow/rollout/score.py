@@ -15,7 +15,7 @@ from benchflow.sandbox.base import Owner, SandboxSpec
 from benchflow.task.env import resolve_env, taken_from_host
 from benchflow.task.separate import verifier_box
 from benchflow.trajectory.redact import secrets_of
-from benchflow.verify.artifacts import collect, restore, run_hooks
+from benchflow.verify.artifacts import collect, place_of, restore, run_hooks
 from benchflow.verify.base import Evidence, VerifyResult
 from benchflow.verify.environment import OPEN_TO_ALL, search_path
 from benchflow.verify.evidence import Finding, tampering_document, trust_of
@@ -154,7 +154,8 @@ class Scorer:
             try:
                 setting = replace(self._setting(act, copied=place.level == "fresh"), env=other.env)
                 if box is not None:
-                    setting = replace(setting, declared=frozenset(row.source for row in manifest))
+                    declared = frozenset(place_of(row.source, other.workdir) for row in manifest)
+                    setting = replace(setting, declared=declared)
                 fit = await harden(other, setting)
                 told = self._tell(act, place.level, [*findings, *fit.findings], folder)
                 check = self._check(act, fit)

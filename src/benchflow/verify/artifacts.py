@@ -5,6 +5,7 @@ Collecting never fails a rollout: what cannot be had is written down in the mani
 
 from __future__ import annotations
 
+import posixpath
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from pathlib import PurePosixPath
@@ -49,6 +50,11 @@ class Collected:
     exclude: tuple[str, ...] | None = None
 
 
+def place_of(source: str, workdir: str) -> str:
+    """Where in a sandbox an artifact lies: what is not absolute is meant below the working folder."""
+    return posixpath.join(workdir, source)
+
+
 async def run_hooks(sandbox: Sandbox, hooks: Sequence[CollectHook]) -> list[str]:
     """Run the collect hooks; returns what went wrong, in words. A failing hook is noted, not fatal.
 
@@ -86,14 +92,13 @@ async def collect(sandbox: Sandbox, artifacts: Sequence[Artifact], folder: Path)
 
 async def _collect_one(sandbox: Sandbox, entry: Artifact, folder: Path, claimed: list[PurePosixPath]) -> Collected:
     place = PurePosixPath(entry.claims or "root")
-    source = entry.source if entry.source.startswith("/") else f"{sandbox.workdir.rstrip('/')}/{entry.source}"
     row = Collected(entry.source, str(place), "file", "failed", entry.service, entry.exclude or None)
     if any(place.is_relative_to(other) or other.is_relative_to(place) for other in claimed):
         return replace(row, status="skipped")
     target = folder / place
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
-        await sandbox.get(source, target)
+        await sandbox.get(place_of(entry.source, sandbox.workdir), target)
     except SandboxGone:
         raise
     except (FileNotFoundError, SandboxError):
@@ -119,5 +124,4 @@ async def restore(sandbox: Sandbox, manifest: Iterable[Collected], folder: Path)
     """Put collected artifacts where they came from, in another sandbox."""
     for row in manifest:
         if row.status == "ok":
-            source = row.source if row.source.startswith("/") else f"{sandbox.workdir.rstrip('/')}/{row.source}"
-            await sandbox.put(folder / row.destination, source)
+            await sandbox.put(folder / row.destination, place_of(row.source, sandbox.workdir))

@@ -1,8 +1,9 @@
 """Making a sandbox that an agent had fit for a verifier, and writing down what was found.
 
 One look from outside says what differs from the image; the rules of `hooks` say what that means; the image's state is
-put back where they say so. Nothing of the sandbox is run for any of it. A step that fails is a VerifierError: there is
-no reward without it.
+put back where they say so. Nothing of the sandbox is run for any of it but, as the plain user that the agent was, a
+shell which that user could not have replaced (see `aliases`). A step that fails is a VerifierError: there is no reward
+without it.
 """
 
 from __future__ import annotations
