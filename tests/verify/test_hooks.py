@@ -12,7 +12,7 @@ from benchflow.sandbox.base import Change
 from benchflow.verify.evidence import Finding, count, tampering_document
 from benchflow.verify.hooks import LISTED, judge, summed
 from benchflow.verify.links import resolve
-from benchflow.verify.setting import Setting, wants_login_shell, words_of
+from benchflow.verify.setting import Setting, words_of
 
 USER = Setting("/app", {"PATH": "/app/.venv/bin:/usr/bin:/bin"}, words=frozenset({"mytool", "requests"}))
 SHIPPED = {"/usr/bin/bash", "/usr/bin/pytest"}
@@ -250,9 +250,9 @@ def test_words_and_shells_of_a_tests_text() -> None:
     assert {"curl", "uvx", "pytest", "py.test"} <= words_of(["curl -LsSf x | sh\nuvx -w pytest==8 py.test"])
     login = ["#!/bin/bash -l", "bash --login x", "sh -lc x", "bash -eu -lc x", "run(['bash', '-lc', 'x'])", "su - bob"]
     for text in [*login, "su bob -l -c x", "sudo -i x", "runuser -l bob -c x", ". /etc/profile"]:
-        assert wants_login_shell([text]), text
+        assert Setting("/app").told({"test.sh": text}, "").login_shell, text
     for text in ["#!/bin/bash\nset -e", "sh -c 'ls -l'", "ssh -i key host", "su bob -s /bin/sh -c x", "sudo -u bob x"]:
-        assert not wants_login_shell([text]), text
+        assert not Setting("/app").told({"test.sh": text}, "").login_shell, text
 
 
 def test_many_findings_are_counted_and_the_gravest_comes_first() -> None:

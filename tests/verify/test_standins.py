@@ -9,7 +9,7 @@ import pytest
 
 from benchflow.sandbox.base import Change
 from benchflow.verify.hooks import judge, questions
-from benchflow.verify.setting import Setting, environments_of, names_installed, names_made, speaks_of_links, words_of
+from benchflow.verify.setting import Setting, environments_of, words_of
 from benchflow.verify.standins import tool_sections
 
 AGENT = 1000
@@ -21,12 +21,9 @@ pytest --cov=/app; grep x /tmp/server.log; apt-get install -y jq
 SETTING = Setting(
     workdir="/app",
     env={"PATH": "/app/.venv/bin:/usr/local/bin:/usr/bin"},
-    words=words_of([TESTS]),
-    asked=words_of(["Write the answer to /app/answer.txt."]),
-    test_files=frozenset({"test.sh", "test_outputs.py", "check.py", "expected.txt", "Makefile", "data"}),
-    environments=environments_of([TESTS]),
-    makes=names_made([TESTS]),
-    installs=names_installed([TESTS]),
+).told(
+    {"test.sh": TESTS, **dict.fromkeys(["test_outputs.py", "check.py", "expected.txt", "Makefile", "sub/data"], "")},
+    "Write the answer to /app/answer.txt.",
 )
 
 
@@ -127,4 +124,4 @@ def test_environments_and_targets_that_tests_make() -> None:
     ("text", "speaks"), [("os.path.islink(x)", True), ("[ -L x ]", True), ("test ! -h y", True), ("curl -L x", False)]
 )
 def test_tests_that_look_at_links(text: str, speaks: bool) -> None:
-    assert speaks_of_links([text]) is speaks
+    assert Setting("/app").told({"test.sh": text}, "").about_links is speaks

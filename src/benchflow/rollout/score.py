@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from benchflow.errors import VerifierError
@@ -23,15 +23,7 @@ from benchflow.verify.harden import Hardened, harden, look_again
 from benchflow.verify.level import place_verifier
 from benchflow.verify.script import ScriptCheck, run_script
 from benchflow.verify.servers import Alive, still_alive
-from benchflow.verify.setting import (
-    Setting,
-    environments_of,
-    names_installed,
-    names_made,
-    speaks_of_links,
-    wants_login_shell,
-    words_of,
-)
+from benchflow.verify.setting import Setting
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -193,26 +185,22 @@ class Scorer:
     def _setting(self, act: Act, *, copied: bool = False) -> Setting:
         hardening = self._config(act).hardening
         files = contents(self.plan.task.upload_files("tests", act.step))
-        texts = [file.content.decode("utf-8", "replace") for file in files.values() if len(file.content) <= TEXT_LIMIT]
-        return Setting(
+        texts = {
+            name: file.content.decode("utf-8", "replace") if len(file.content) <= TEXT_LIMIT else ""
+            for name, file in files.items()
+        }
+        setting = Setting(
             workdir=self.sandbox.workdir,
             env=self.sandbox.env,
             root=self._could_be_root(act) and not copied,
             user=self.account.user,
             copied=copied,
-            words=words_of(texts),
-            asked=words_of([act.step.instruction if act.step else self.plan.task.instruction]),
-            environments=environments_of(texts),
-            makes=names_made(texts),
-            installs=names_installed(texts),
-            about_links=speaks_of_links(texts),
-            test_files=frozenset(PurePosixPath(name).name for name in files),
-            login_shell=wants_login_shell(texts),
             clean_conftests=hardening.cleanup_conftests,
             remove_hooks=hardening.remove_hooks,
             restore_files=hardening.restore_files,
             git_hooks=hardening.git_hooks,
         )
+        return setting.told(texts, act.step.instruction if act.step else self.plan.task.instruction)
 
     def _refuse_own_user(self, act: Act) -> None:
         """Raises VerifierError where the verifier's files would belong to the user whose processes are beside it."""

@@ -22,6 +22,9 @@ NetworkMode = Literal["public", "no-network", "allowlist"]
 OUTPUT_LIMIT = 4 * 1024 * 1024
 """Bytes of each of stdout and stderr that `exec` keeps by default: the head and the tail, with the middle counted."""
 
+DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+"""Where programs are found in an image that does not say."""
+
 BUILD_TIMEOUT = 600.0
 """Seconds an image may take to build or pull, unless the task says otherwise."""
 

@@ -10,10 +10,11 @@ import posixpath
 import re
 from typing import TYPE_CHECKING
 
-from benchflow.errors import SandboxError, SandboxGone, VerifierError
-from benchflow.sandbox.base import OUTPUT_LIMIT, FileData
-from benchflow.verify.environment import OPEN_TO_ALL, SYSTEM_PATH
+from benchflow.errors import VerifierError
+from benchflow.sandbox.base import FileData
+from benchflow.verify.environment import HELPERS, OPEN_TO_ALL
 from benchflow.verify.evidence import Finding
+from benchflow.verify.reading import content, exists
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,11 +42,11 @@ async def settle_links(box: Sandbox, links: Mapping[str, Alias], setting: Settin
     words = setting.words | setting.test_files
     # A program may look for its parts beside what a link to it leads to, and tests write none.
     named = {path for path in links if posixpath.basename(path) in words and not _PROGRAMS.search(path)}
-    files = {path: await _content(box, links[path].end) for path in named.difference(astray)}
-    own = {path: content for path, content in files.items() if content is not None}
+    files = {path: await content(box, links[path].end) for path in named.difference(astray)}
+    own = {path: held for path, held in files.items() if held is not None}
     await box.restore([*astray, *own])
-    for path, content in own.items():
-        await box.put({path.lstrip("/"): FileData(content, links[path].mode)}, "/")
+    for path, held in own.items():
+        await box.put({path.lstrip("/"): FileData(held, links[path].mode)}, "/")
     return [
         *(Finding(path, "link", "warning", "restored", "leads to what the agent could not read") for path in astray),
         *(Finding(path, "link", "info", "edited", "is a file of its own now") for path in sorted(own)),
@@ -57,7 +58,7 @@ async def _astray(box: Sandbox, links: Mapping[str, Alias], setting: Setting) ->
     asked, user = sorted(links), setting.user
     if setting.root:
         # Root may read everything, and may have replaced the shell.
-        return [path for path in asked if not await _exists(box, links[path].end)]
+        return [path for path in asked if not await exists(box, links[path].end or "/")]
     if setting.copied:
         # The agent is nobody here; what is in the workspace was its own.
         asked, user = [path for path in asked if not setting.in_workspace(links[path].end)], _NOBODY
@@ -65,8 +66,7 @@ async def _astray(box: Sandbox, links: Mapping[str, Alias], setting: Setting) ->
     found = set(asked) - set(sound)
     for start in range(0, len(sound), ASKED_AT_ONCE):
         argv = ["/bin/sh", "-c", _UNREADABLE, "sh", *sound[start : start + ASKED_AT_ONCE]]
-        env = {"PATH": ":".join(SYSTEM_PATH), "LD_PRELOAD": "", "LD_LIBRARY_PATH": "", "ENV": ""}
-        done = await box.exec(argv, user=user or 0, env=env, cwd="/", timeout=LOOK_TIMEOUT)
+        done = await box.exec(argv, user=user or 0, env=HELPERS, cwd="/", timeout=LOOK_TIMEOUT)
         if not done.ok:
             raise VerifierError(f"links could not be looked at: {done.stderr.decode('utf-8', 'replace').strip()}")
         found |= set(done.stdout.decode("utf-8", "replace").split("\0")) & set(sound)
@@ -79,24 +79,3 @@ def _is_text(path: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-async def _exists(box: Sandbox, path: str) -> bool:
-    try:
-        await box.read(path or "/", limit=0)
-    except FileNotFoundError:
-        return False
-    except SandboxGone:
-        raise
-    except SandboxError:
-        return True
-    return True
-
-
-async def _content(box: Sandbox, path: str) -> bytes | None:
-    try:
-        return await box.read(path, limit=OUTPUT_LIMIT)
-    except SandboxGone:
-        raise
-    except (FileNotFoundError, SandboxError):
-        return None

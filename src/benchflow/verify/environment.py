@@ -13,6 +13,8 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
+from benchflow.sandbox.base import DEFAULT_PATH
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -20,7 +22,10 @@ SCRATCH = "/run/benchflow-verifier"
 """Where the verifier's own home, temporary files and helpers are."""
 
 PYTHON_GUARD = f"{SCRATCH}/python"
-SYSTEM_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
+SYSTEM_PATH = tuple(DEFAULT_PATH.split(":"))
+HELPERS = {"PATH": DEFAULT_PATH, "LD_PRELOAD": "", "LD_LIBRARY_PATH": "", "ENV": ""}
+"""For commands of our own: nothing of the image's leads them where the agent writes."""
+
 OPEN_TO_ALL = ("/tmp", "/var/tmp", "/dev/shm", "/home", "/logs")  # noqa: S108 - named to be distrusted
 
 _OBEYED = re.compile(

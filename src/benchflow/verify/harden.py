@@ -19,6 +19,7 @@ from benchflow.verify.environment import Modules
 from benchflow.verify.evidence import Finding
 from benchflow.verify.foundations import LOADER_CACHE
 from benchflow.verify.hooks import Judgement, judge, names_read, questions, summed
+from benchflow.verify.reading import content
 from benchflow.verify.sections import (
     Unclear,
     editable_finders,
@@ -135,8 +136,8 @@ async def _apply(box: Sandbox, found: Judgement, setting: Setting) -> tuple[list
             if change.kind == "added" and text is not None:
                 await box.restore([change.path])
         elif use != text or change.kind == "modified":
-            content = use.encode("utf-8", "surrogateescape")
-            await box.put({change.path.lstrip("/"): FileData(content, change.mode)}, "/", owner=change.uid)
+            held = use.encode("utf-8", "surrogateescape")
+            await box.put({change.path.lstrip("/"): FileData(held, change.mode)}, "/", owner=change.uid)
     return summed(findings), frozenset(paths)
 
 
@@ -202,10 +203,5 @@ async def _finders(box: Sandbox, change: Change, text: str) -> dict[str, str]:
 
 
 async def _text(box: Sandbox, path: str) -> str | None:
-    try:
-        content = await box.read(path, limit=FILE_LIMIT)
-    except SandboxGone:
-        raise
-    except (FileNotFoundError, SandboxError):
-        return None
-    return content.decode("utf-8", "surrogateescape")
+    held = await content(box, path, FILE_LIMIT)
+    return None if held is None else held.decode("utf-8", "surrogateescape")

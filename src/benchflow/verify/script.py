@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 from benchflow.errors import SandboxError, SandboxGone, VerifierError, VerifierTimeout
 from benchflow.trajectory.redact import mask_files, secrets_of
 from benchflow.verify.environment import (
+    HELPERS,
     OPEN_TO_ALL,
     PYTHON_GUARD,
     SCRATCH,
-    SYSTEM_PATH,
     Modules,
     bare_environment,
     git_config,
@@ -132,8 +132,7 @@ mkdir -p -m 0700 {SCRATCH}/home {SCRATCH}/scratch
         script += f"chown {shlex.quote(str(check.user))} {private} {LOGS} {SCRATCH}/home {SCRATCH}/scratch\n"
     if check.new_loader_cache:
         script += "[ ! -x /sbin/ldconfig ] || /sbin/ldconfig -X\n"
-    env = {"PATH": ":".join(SYSTEM_PATH), "LD_PRELOAD": "", "LD_LIBRARY_PATH": "", "ENV": ""}
-    made = await box.exec(["/bin/sh", "-c", script], user=0, env=env, cwd="/", timeout=PREPARE_TIMEOUT)
+    made = await box.exec(["/bin/sh", "-c", script], user=0, env=HELPERS, cwd="/", timeout=PREPARE_TIMEOUT)
     if not made.ok:
         words = made.stderr.decode("utf-8", "replace").strip() or f"exit code {made.exit_code}"
         raise VerifierError(f"the verifier's folders could not be made: {words}")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from benchflow.verify.evidence import Finding
@@ -42,7 +43,8 @@ class Setting:
 
     `copied` says that everything which differs was carried over from the agent's sandbox, whoever owns it now; `live`,
     that processes of the agent go on beside the verifier. `user` is whom the agent ran as. `declared` are files that
-    the task hands to a separate verifier by name. `about_links` says that the tests look at links themselves.
+    the task hands to a separate verifier by name. `about_links` says that the tests look at links themselves,
+    and not only at what they lead to; `login_shell`, that they start shells which read start-up files.
     """
 
     workdir: str
@@ -64,6 +66,21 @@ class Setting:
     remove_hooks: bool = True
     restore_files: bool = True
     git_hooks: bool = False
+
+    def told(self, tests: Mapping[str, str], instruction: str) -> Setting:
+        """This with all that the task's own words say; `tests` are the test files, by their paths."""
+        texts = list(tests.values())
+        return replace(
+            self,
+            words=words_of(texts),
+            asked=words_of([instruction]),
+            test_files=frozenset(posixpath.basename(path) for path in tests),
+            environments=environments_of(texts),
+            makes=names_made(texts),
+            installs=names_installed(texts),
+            about_links=any(_LINK_USE.search(text) for text in texts),
+            login_shell=any(_SHELL_USE.search(text) for text in texts),
+        )
 
     def in_workspace(self, path: str) -> bool:
         return self.workdir != "/" and path.startswith(f"{self.workdir.rstrip('/')}/")
@@ -110,18 +127,9 @@ def names_installed(texts: Iterable[str]) -> frozenset[str]:
     return words_of(line for text in texts for line in _INSTALLS.findall(text))
 
 
-def speaks_of_links(texts: Iterable[str]) -> bool:
-    """Whether the task's test files look at links themselves, and not only at what they lead to."""
-    return any(_LINK_USE.search(text) for text in texts)
-
-
-def wants_login_shell(texts: Iterable[str]) -> bool:
-    """Whether the task's test files start shells that read start-up files."""
-    return any(_SHELL_USE.search(text) for text in texts)
-
-
 def made(
     change: Change, family: str, severity: Severity, detail: str, *, restored: bool, otherwise: str = "left"
 ) -> Finding:
+    """What a rule found of a change; when it is not put back, `otherwise` says what is done about it."""
     action = "restored" if restored else otherwise
     return Finding(change.path, family, severity, action, detail)  # type: ignore[arg-type]

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from benchflow.errors import SandboxBuildError
+from benchflow.sandbox.base import DEFAULT_PATH
 from benchflow.sandbox.dockerignore import context_files
 from benchflow.sandbox.local.dockerfile import parse
 from benchflow.sandbox.local.instructions import ARCHITECTURE
 from benchflow.sandbox.local.plan import (
-    DEFAULT_PATH,
     CopyStep,
     ImageConfig,
     Plan,

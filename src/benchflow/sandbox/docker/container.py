@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import aiodocker
 
+from benchflow.sandbox.base import DEFAULT_PATH
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -18,7 +20,6 @@ if TYPE_CHECKING:
 KEEP_ALIVE = "while sleep 2147483647 || [ $? -gt 128 ]; do :; done"
 """What the container runs for as long as it lives; needs /bin/sh and sleep. Killing the sleep is no end."""
 
-_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _LOADED = ("LD_PRELOAD", "LD_LIBRARY_PATH", "LD_AUDIT")
 
 HOSTS = "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n127.0.0.1\t{name}\n"
@@ -37,7 +38,7 @@ def new_id(name: str) -> str:
 def keepers_env(env: Mapping[str, str]) -> dict[str, str]:
     """What the container's own processes, which are root's, must not take over: whoever is inside may write what these
     name. Commands get the image's values again."""
-    return {"PATH": _PATH} | {name: "" for name in _LOADED if name in env}
+    return {"PATH": DEFAULT_PATH} | {name: "" for name in _LOADED if name in env}
 
 
 def create_body(

@@ -15,12 +15,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from benchflow.errors import SandboxBuildError
-from benchflow.sandbox.base import BUILD_TIMEOUT, BuildContext, HostRoot, ImageRef, RootFolder
+from benchflow.sandbox.base import BUILD_TIMEOUT, DEFAULT_PATH, BuildContext, HostRoot, ImageRef, RootFolder
 from benchflow.sandbox.dockerignore import context_files, read_inside
 from benchflow.sandbox.local.bases import BASE_VARIABLE, Base, Bases, digest, waiting
 from benchflow.sandbox.local.dockerfile import parse
 from benchflow.sandbox.local.layers import LayerStore
-from benchflow.sandbox.local.plan import DEFAULT_PATH, base_name, needs_builder, plan
+from benchflow.sandbox.local.plan import base_name, needs_builder, plan
 from benchflow.sandbox.local.spec import BoxSpec
 from benchflow.sandbox.local.steps import carry_out
 

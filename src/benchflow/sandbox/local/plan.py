@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from benchflow.sandbox.base import DEFAULT_PATH
 from benchflow.sandbox.dockerignore import files_digest
 from benchflow.sandbox.local.copying import Source, find_sources, is_archive
 from benchflow.sandbox.local.instructions import (
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from benchflow.sandbox.dockerignore import ContextFile
     from benchflow.sandbox.local.dockerfile import Dockerfile
 
-DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 DEFAULT_SHELL = ("/bin/sh", "-c")
 
